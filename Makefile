@@ -1,0 +1,136 @@
+# tfm.h: everything is built into build/; `make help` lists what there is.
+#
+#   make CC=clang CFLAGS="-O3 -g"    another compiler, other flags; neither is ever needed for speed or correctness:
+#                                    the header chooses the instruction set at run time
+#   make BUILD=/tmp/b                another place
+
+CC      = cc
+CFLAGS  = -O2
+LDLIBS  = -lm
+AR      = ar
+PYTHON  = python3
+BUILD   = build
+T       = 60
+FLAGS   = $(CPPFLAGS) -I. $(CFLAGS) -MMD -MP
+
+# One program a file, but for the pieces in tools/ that programs share. Pieces and the implementation of tfm.h, which is
+# compiled once, go into one archive; programs take from it what they need.
+PIECES   := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/tfm%,$(wildcard tools/*.c)))
+PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(notdir $(wildcard tools/tfm-*.c examples/*.c)))
+TESTS    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_dropin.c,$(wildcard tests/*.c)))
+ARCHIVE  := $(BUILD)/libtools.a
+
+.PHONY: all help run test sanitize tsan compilers fuzz real size bench clean
+.PRECIOUS: $(BUILD)/%.o
+
+all: $(PROGRAMS)
+
+help:
+	@echo "make              all programs: $(notdir $(PROGRAMS))"
+	@echo "make run          convert the small checkpoint of examples/models and generate text from it"
+	@echo "make test         the tests; seconds, no network, nothing but make and a C compiler"
+	@echo "make clean        remove $(BUILD)/"
+	@echo
+	@echo "Long suites, each alone:"
+	@echo "make sanitize     the tests under address and undefined-behaviour sanitizers (CC, default gcc)"
+	@echo "make tsan         the tests of threads under the thread sanitizer (clang)"
+	@echo "make compilers    the header and all sources with gcc, clang and tcc, C99 to C++20, every TFM_NO_ switch"
+	@echo "make fuzz T=60    libFuzzer on .tfm, GGUF and safetensors files, T seconds each (clang)"
+	@echo "make real         real models: perplexity, text and weights against recorded references (python, network)"
+	@echo "make size         bytes of code and stack of the implementation"
+	@echo "make bench        speed of the models in $(BUILD)/ (BENCH_MODELS=...)"
+
+# ---- building -------------------------------------------------------------------------------------------------------
+
+$(BUILD)/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -c -o $@ $<
+
+$(BUILD)/tfm.o: tools/tfm_impl.c
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -c -o $@ $<
+
+$(ARCHIVE): $(PIECES) $(BUILD)/tfm.o
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/tfm-%: $(BUILD)/tools/tfm-%.o $(ARCHIVE)
+	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ $(LDLIBS)
+
+$(BUILD)/%: $(BUILD)/examples/%.o $(ARCHIVE)
+	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ $(LDLIBS)
+
+$(BUILD)/run_tests: $(TESTS) $(ARCHIVE)
+	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ $(LDLIBS)
+
+clean:
+	rm -rf $(BUILD)
+
+-include $(wildcard $(BUILD)/*.d $(BUILD)/*/*.d)
+
+# ---- use ------------------------------------------------------------------------------------------------------------
+
+$(BUILD)/stories.tfm: examples/models/stories $(wildcard examples/models/stories/*) $(BUILD)/tfm-convert
+	$(BUILD)/tfm-convert examples/models/stories $@
+
+run: $(BUILD)/stories.tfm $(BUILD)/generate
+	@echo
+	@$(BUILD)/generate $(BUILD)/stories.tfm -p "Once upon a time" -n 200 --echo
+	@echo
+	@echo "More: $(BUILD)/generate $(BUILD)/stories.tfm --help"
+
+# Each suite ends with "N passed, N failed, N skipped"; SUM adds the lines up, and a suite that dies counts as failed.
+SUM = awk ' \
+    /^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$$/ { p += $$1; f += $$3; s += $$5; sums++; next } \
+    /^exit status / { if ($$3 != 0 && f == 0) { f++; print "FAILED: a suite ended with exit status " $$3 } ends++; next } \
+    { print } \
+    END { if (sums < ends) { f++; print "FAILED: a suite ended without its sum" } \
+          printf "%d passed, %d failed", p, f; if (s) printf ", %d skipped", s; print ""; exit f > 0 }'
+
+test: all $(BUILD)/run_tests
+	@{ $(BUILD)/run_tests --dir $(BUILD)/tests; echo "exit status $$?"; \
+	   sh tests/test_programs.sh $(BUILD); echo "exit status $$?"; } 2>&1 | $(SUM)
+
+# ---- long suites ----------------------------------------------------------------------------------------------------
+
+SANITIZE = -g -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+
+sanitize:
+	@$(MAKE) --no-print-directory test BUILD=$(BUILD)/sanitize CC="$(if $(filter cc,$(CC)),gcc,$(CC))" CFLAGS="$(SANITIZE)"
+
+tsan:
+	@$(MAKE) --no-print-directory $(BUILD)/tsan/run_tests BUILD=$(BUILD)/tsan CC=$(CLANG) \
+	    CFLAGS="-g -O1 -fsanitize=thread"
+	$(BUILD)/tsan/run_tests --dir $(BUILD)/tsan/tests families model
+
+compilers:
+	@sh tests/test_dropin.sh $(BUILD)/dropin
+
+CLANG = clang-16
+FUZZERS = tfm gguf safetensors
+FUZZ_CFLAGS = -g -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -DTFM_FUZZING
+
+$(BUILD)/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(ARCHIVE)
+	$(CC) $(CFLAGS) -fsanitize=fuzzer -pthread -o $@ $^ $(LDLIBS)
+
+fuzz: $(BUILD)/run_tests
+	@$(BUILD)/run_tests --dir $(BUILD)/tests seeds file > /dev/null
+	@$(MAKE) --no-print-directory $(FUZZERS:%=$(BUILD)/fuzz/fuzz_%) BUILD=$(BUILD)/fuzz CC=$(CLANG) CFLAGS="$(FUZZ_CFLAGS)"
+	@passed=0; failed=0; for f in $(FUZZERS); do \
+	    mkdir -p $(BUILD)/fuzz/corpus_$$f $(BUILD)/tests/seeds_$$f; \
+	    if $(BUILD)/fuzz/fuzz_$$f -max_total_time=$(T) -timeout=20 -rss_limit_mb=4096 -verbosity=1 -print_final_stats=0 \
+	        -artifact_prefix=$(BUILD)/fuzz/$$f- $(BUILD)/fuzz/corpus_$$f $(BUILD)/tests/seeds_$$f \
+	        > $(BUILD)/fuzz/$$f.log 2>&1; \
+	    then passed=$$((passed + 1)); echo "fuzz_$$f: $$(tail -n 1 $(BUILD)/fuzz/$$f.log)"; \
+	    else failed=$$((failed + 1)); echo "FAILED fuzz_$$f:"; tail -n 40 $(BUILD)/fuzz/$$f.log; fi; \
+	done; echo "$$passed passed, $$failed failed"; test $$failed = 0
+
+real: all
+	$(PYTHON) tests/real_models.py --build $(BUILD)
+
+size: $(BUILD)/tfm.o
+	@size $(BUILD)/tfm.o
+
+BENCH_MODELS = $(BUILD)/stories.tfm
+bench: $(BUILD)/tfm-bench $(BUILD)/stories.tfm
+	@for m in $(BENCH_MODELS); do $(BUILD)/tfm-bench $$m || exit 1; done

@@ -1,0 +1,7011 @@
+/* tfm.h - v0.1.0 - transformer language models in one C header - MIT-0 or public domain, your choice (see the end)
+
+   Do this once, in one C or C++ file, to make the implementation:
+       #define TFM_IMPLEMENTATION
+       #include "tfm.h"
+   and include "tfm.h" anywhere else. Link with libm (-lm). No other library, no compiler flag, no build system.
+
+   A complete program: it opens a converted model and goes on with a sentence, always taking the likeliest token.
+
+       #define TFM_IMPLEMENTATION
+       #include "tfm.h"
+
+       int main(void) {
+           tfm_error err;
+           tfm_model *m;
+           tfm_session *s;
+           if (tfm_model_open("model.tfm", NULL, &m, &err) || tfm_session_new(m, NULL, &s, &err)) return puts(err.msg), 1;
+           const tfm_tokenizer *t = tfm_model_tokenizer(m);
+           static char scratch[1 << 16], out[1 << 12];
+           int32_t ids[64], id;
+           int64_t n;
+           const char *prompt = "Once upon a time";
+           if (tfm_encode(t, prompt, strlen(prompt), 0, ids, 64, &n, scratch, sizeof scratch, &err)) return puts(err.msg), 1;
+           tfm_decoder d;
+           tfm_decode_init(&d, t, TFM_DECODE_CONTINUATION);
+           for (int i = 0; i < 100; i++, ids[0] = id, n = 1) {
+               if (tfm_eval(s, ids, n, &err)) return puts(err.msg), 1;
+               id = tfm_argmax(tfm_logits(s, 0), tfm_model_config_of(m)->n_vocab);
+               fwrite(out, 1, tfm_decode(&d, id, out, sizeof out), stdout);
+           }
+           return 0;
+       }
+
+   Model files: `tfm-convert` (tools/) turns a Hugging Face directory, a GGUF file or a llama2.c checkpoint into a .tfm.
+
+   CONTENTS (search for the tag)
+       [1]  MANUAL: concepts, memory, threads, errors, untrusted files, build switches, recipes
+       API  [A1] config · [A2] results, errors, memory, threads · [A3] tensors and kernels · [A4] architecture
+            [A5] the file · [A6] model and session · [A7] tokenizer · [A8] sampler
+       CODE [B1] platform · [B2] base · [B3] formats · [B4] threads · [B5] description · [B6] file · [B7] model
+            [B8] session · [B9] forward · [B10] tokenizer · [B11] sampler · [B12] instruction sets
+            [C]  kernels, once per instruction set · [D] licence, history
+
+   ====================================================================================================================
+   [1] MANUAL
+
+   CONCEPTS
+   Three layers, each usable alone.
+     kernels   pure functions on arrays: tfm_rmsnorm, tfm_rope, tfm_matmul, tfm_attention ... for a model of your own [A3]
+     blocks    a tfm_config describes an architecture as data; tfm_model_from_weights binds your arrays to it by role
+               and tfm_eval runs it: no file, no tokenizer [A4] [A6]
+     text      a model file, its tokenizer, a session, a sampler [A5] to [A8]
+   The header knows no model's name. A file carries the description of its own blocks (norms, positions, attention,
+   feed-forward, residual, head), written by the converter; a new model of known parts is a row in the converter's table.
+   Each step of the forward pass [B9] is a short function that reads its part of the description.
+
+   A tfm_model never changes: share it among threads and sessions. A tfm_session is one timeline of tokens with its KV
+   cache: tfm_eval appends tokens, tfm_session_rewind takes them back, tfm_logits shows what comes next.
+
+   EXACT AND FAST
+   act F32: weights of any type meet float32 activations, one fused chain a result: the values that a float32 reference
+   computes on the dequantised weights. act Q8 (default): quantised weights meet int8 activations (one scale per 32), the
+   way every fast engine computes; perplexity moves by about 0.1 %. Float weights always meet float32 activations.
+   K and V pass through the cache's type (default f16) before use.
+
+   THE SAME BITS
+   Logits do not depend on the number of threads, on how a prompt is cut into evals, on the batch size or on other
+   sessions: every output element is one fixed sequence of operations [C]. Instruction sets with fused multiply-add (AVX2,
+   AVX-512) give each other's bits in matmul and everywhere else; the scalar pass rounds products and differs in the last
+   places.
+
+   MEMORY
+   Two allocations: the model's tables (weights stay in the mapped file, used in place) and the session. tfm_session_size
+   says the bytes in advance, exactly, the same on every host; tfm_model_init and tfm_session_init work in memory of the
+   caller's (64-byte aligned) and then nothing is allocated at all. After creation nothing allocates. A session is
+   relocatable: memcpy it, write it to disk, read it back, tfm_session_attach. The KV cache costs exactly
+   2 * n_layers * n_kv_heads * head_dim * length * bytes; length is the context, or for window layers
+   min(context, window + batch). Strings and logits that are returned are views; their life is said at each function.
+   Stack: at most 32 KB.
+
+   THREADS
+   Kernels never start threads. A session cuts its work into n_threads parts and hands them to cfg.parallel.run, to OpenMP
+   if the implementation was compiled with it, or runs them in turn. tools/pool.c is a small pool behind that hook.
+       call                                                      may run at the same time as
+       anything with a const tfm_model, tfm_tokenizer            anything
+       anything with a tfm_session, tfm_sampler, tfm_decoder     calls on other objects; one thread at a time per object
+       tfm_model_close                                           nothing that uses that model; free its sessions first
+
+   ERRORS
+   Calls that can fail on input return a tfm_result (0 = TFM_OK, negative = error) and fill an optional tfm_error with one
+   line that names the field, tensor or offset. Kernels check nothing: their preconditions stand in [A3]. The header never
+   prints, exits, aborts, sets errno or keeps global state. TFM_DEBUG adds assertions on the preconditions.
+
+   UNTRUSTED FILES
+   Everything in a file is checked once when it is opened, by one cursor with overflow-safe arithmetic; header, section
+   table, description and directory have hashes that are checked then, tokenizer and weights have hashes that
+   tfm_model_verify checks. Look-ups into tokenizer tables are bounded whatever the bytes say. The file must not change
+   while it is mapped; where that is not trusted open it with no_mmap.
+
+   BUILD SWITCHES (define before the implementation is included)
+       TFM_STATIC     all functions static: implementation and use in one file, several copies in one program
+       TFM_API        your own linkage, e.g. __declspec(dllexport)
+       TFM_NO_STDIO   no files: tfm_model_open is missing          TFM_NO_MMAP    files are read, never mapped
+       TFM_NO_MALLOC  no default allocator                         TFM_NO_TEXT    no tokenizer
+       TFM_NO_SIMD    scalar pass only                             TFM_NO_AVX2, TFM_NO_AVX512
+       TFM_SELF       the name under which this file includes itself, if it was renamed (default "tfm.h")
+       TFM_DEBUG      assertions                                   TFM_FUZZING    hashes are not compared (fuzzers only)
+
+   RECIPES
+   Each names every place to touch, by tag; the rest follows from tables.
+     a family of known parts   tools/families.c: one row; tests/ref_families.py: one row
+     an activation             [A3] enum value; [B5] its name in tfm__enums; [C] one function and its case in FN(tfm__act)
+     a norm                    [A4] enum value; [B5] its name; [A3] one kernel pointer; [C] the function; [B9] tfm__norm_rows
+     a weight type             [A3] enum value; [B3] a row of tfm__formats, its unpack; [C] its scales if none fits
+     an instruction set        [A3] enum value; [B12] a stanza and a row; [C] a block of primitives
+
+   Until version 1.0 the API may break; each break is a line in the history at the end.
+   ================================================================================================================= */
+
+#if !defined(TFM_H) && !defined(TFM__PASS)
+#define TFM_H
+
+/* ====================================================================================================================
+   [A1] CONFIG: version, linkage, switches
+   ================================================================================================================= */
+
+#define TFM_VERSION_MAJOR 0
+#define TFM_VERSION_MINOR 1
+#define TFM_VERSION_PATCH 0
+#define TFM_VERSION "0.1.0"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef TFM_STATIC
+#define TFM_API static
+#elif !defined(TFM_API)
+#define TFM_API extern
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The version of the implementation that was linked ("0.1.0"). */
+TFM_API const char *tfm_version(void);
+
+/* ====================================================================================================================
+   [A2] BASE TYPES: results, errors, memory, threads
+   Every call that can fail on input returns a result and fills an optional tfm_error (NULL = not wanted).
+   ================================================================================================================= */
+
+enum {
+    TFM_OK = 0,
+    TFM_ERR_ARG = -1,         /* an argument is out of range; the message names it */
+    TFM_ERR_IO = -2,          /* the file cannot be opened, read or mapped */
+    TFM_ERR_FORMAT = -3,      /* the file is damaged or lies; the message names field, tensor or offset */
+    TFM_ERR_UNSUPPORTED = -4, /* well-formed, but made for a newer header or another build (TFM_NO_...) */
+    TFM_ERR_MEMORY = -5,      /* allocation failed, or the caller's buffer is too small or not aligned to 64 bytes */
+    TFM_ERR_CONTEXT = -6,     /* the tokens do not fit the session's context; nothing was evaluated */
+    TFM_ERR_NUMERIC = -7,     /* a wanted logit is not finite */
+    TFM_ERR_CANCELLED = -8    /* the progress callback asked to stop; the session stands at its last whole position */
+};
+typedef int32_t tfm_result;
+
+typedef struct tfm_error {
+    int32_t code;  /* one of the above */
+    char msg[252]; /* one line, no newline, always terminated */
+} tfm_error;
+
+/* Memory: NULL pointers = malloc and free. `align` is a power of two <= 64. alloc returns NULL when out of memory. */
+typedef struct tfm_allocator {
+    void *user;
+    void *(*alloc)(void *user, size_t size, size_t align);
+    void (*release)(void *user, void *ptr, size_t size);
+} tfm_allocator;
+
+/* Threads: run(user, fn, arg, n) calls fn(arg, i) exactly once for each i in [0, n), on any threads it likes, at the
+   same time or not, and returns when all have returned. run = NULL: OpenMP if the implementation was compiled with it,
+   else serial. Results never depend on it. */
+typedef struct tfm_parallel {
+    void *user;
+    void (*run)(void *user, void (*fn)(void *arg, int index), void *arg, int n);
+} tfm_parallel;
+
+/* ====================================================================================================================
+   [A3] TENSORS AND KERNELS
+   ================================================================================================================= */
+
+/* Element types; numbers and names are those of GGUF. Blocks: see [B3]. */
+enum {
+    TFM_F32 = 0, TFM_F16 = 1, TFM_Q4_0 = 2, TFM_Q4_1 = 3, TFM_Q5_0 = 6, TFM_Q5_1 = 7, TFM_Q8_0 = 8,
+    TFM_Q2_K = 10, TFM_Q3_K = 11, TFM_Q4_K = 12, TFM_Q5_K = 13, TFM_Q6_K = 14, TFM_BF16 = 30
+};
+
+/* What a type is: name "Q4_K"; block = inputs per block of the source format (1 for floats, 32 or 256);
+   block_bytes = its bytes in GGUF's row-major form. NULL for an unknown type. */
+typedef struct tfm_type_info { int32_t type; const char *name; int32_t block; int32_t block_bytes; } tfm_type_info;
+TFM_API const tfm_type_info *tfm_type_get(int32_t type);
+TFM_API const tfm_type_info *tfm_type_find(const char *name); /* any case; NULL if there is none */
+
+enum {
+    TFM_ROWS = 0, /* row-major [rows][cols], float types only */
+    TFM_TILED = 1 /* strips of 16 rows in the order in which the kernels read them, every type; see [B3] */
+};
+
+/* A weight: y[rows] = W[rows][cols] x[cols]. Vectors (norms, biases) are F32, ROWS, rows = 1. */
+typedef struct tfm_tensor {
+    const void *data; /* 64-byte aligned if TILED */
+    int32_t type, layout;
+    int64_t rows, cols;
+} tfm_tensor;
+
+/* Bytes of a tensor in a layout; 0 if type, layout and dims do not go together (cols no multiple of the type's block,
+   rows or cols < 1, overflow). TILED pads rows to 16. */
+TFM_API size_t tfm_tensor_bytes(int32_t type, int32_t layout, int64_t rows, int64_t cols);
+
+/* Bytes of one strip (16 rows) of a TILED tensor. tfm_tensor_bytes(TILED) = strips * strip bytes. */
+TFM_API size_t tfm_strip_bytes(int32_t type, int64_t cols);
+
+/* Packs up to 16 rows (n_rows; missing ones become zero) into one strip. src: rows in the source form of `src_type`
+   (GGUF blocks, or floats), src_stride bytes apart. Same type: a pure permutation of bits. Different type: src_type must
+   be a float type; dst_type F32, F16, BF16 (round to nearest even) or Q8_0. TFM_ERR_UNSUPPORTED otherwise. */
+TFM_API tfm_result tfm_pack_strip(int32_t dst_type, void *dst, int32_t src_type, const void *src, size_t src_stride,
+                                  int n_rows, int64_t cols);
+
+/* Whole tensor: ROWS (or GGUF rows of the same type) -> TILED; dst has tfm_tensor_bytes(). Converts as above. */
+TFM_API tfm_result tfm_pack(int32_t dst_type, void *dst, int32_t src_type, const void *src, int64_t rows, int64_t cols);
+
+/* One row as float32, any type and layout: exactly gguf-py's dequantize(). out: [cols]. */
+TFM_API void tfm_tensor_row(const tfm_tensor *t, int64_t row, float *out);
+
+/* Instruction sets. AUTO = the widest that this build has and this CPU and its system can run. */
+enum { TFM_ISA_AUTO = 0, TFM_ISA_SCALAR = 1, TFM_ISA_AVX2 = 2, TFM_ISA_AVX512 = 3 };
+
+enum { /* activations; GLU forms multiply act(gate) by up */
+    TFM_ACT_NONE = 0, TFM_ACT_RELU = 1, TFM_ACT_RELU2 = 2, TFM_ACT_GELU_ERF = 3, TFM_ACT_GELU_TANH = 4,
+    TFM_ACT_GELU_QUICK = 5, TFM_ACT_SILU = 6, TFM_ACT_SIGMOID = 7
+};
+
+enum { TFM_ROPE_NONE = 0, TFM_ROPE_HALF = 1, TFM_ROPE_INTERLEAVED = 2 }; /* pairs (i, i+dims/2) or (2i, 2i+1) */
+
+/* Rows of activations for integer products: per row, cols int8 codes q, then cols/32 float32 scales d, then cols/16
+   int16 sums of 16 codes; x[i] ~ d[i/32] * q[i]; rows padded to 64 bytes. cols % 32 == 0. */
+TFM_API size_t tfm_q8_row_bytes(int64_t cols);
+
+/* y[t][r] = sum_c w[r][c] * x[t][c] (+ bias[r]) for t in [0, n), r in the strips asked for. */
+typedef struct tfm_matmul_args {
+    const tfm_tensor *w;  /* [rows][cols] */
+    const float *bias;    /* [rows] or NULL */
+    const void *x;        /* n rows: float32, or q8 rows if x_q8 (quantised w only) */
+    size_t x_stride;      /* bytes between rows */
+    int32_t x_q8;         /* 0 float32, 1 q8 rows as quantize_row makes them */
+    int32_t n;            /* rows of x */
+    float *y;             /* n rows of w->rows */
+    size_t y_stride;      /* floats between rows */
+    void *scratch;        /* this thread's, 64-byte aligned, or NULL: a panel of 16 KB on the stack; same bits */
+    size_t scratch_bytes;
+} tfm_matmul_args;
+
+/* Attention over a cache, causal by position. Item i = (token i / n_heads, head i % n_heads).
+   Cache: k and v are [n_kv_heads][length][head_dim] of kv_type (F32, F16, BF16, Q8_0); position p lies in slot
+   p % length. Query t stands at position pos + t and sees positions (p - window, p] (window 0: [0, p]); the keys of all
+   n queries are in the cache already. Scores: scale * q.k, then softcap (if > 0), then mask, then softmax.
+   Online softmax over blocks of 64 positions aligned to absolute positions (the same bits however it is cut). */
+typedef struct tfm_attention_args {
+    float *out;           /* [n][n_heads * head_dim] */
+    const float *q;       /* [n][n_heads * head_dim] */
+    const void *k, *v;
+    int32_t kv_type;
+    int32_t n, n_heads, n_kv_heads, head_dim;
+    int64_t pos, length;
+    int64_t window;
+    float scale, softcap;
+} tfm_attention_args;
+
+/* The kernels of one instruction set: pure functions on arrays, no allocation, no threads. n counts elements unless said
+   otherwise; out may equal x. All passes hold 16 logical lanes and reduce them in one fixed tree, so norms, softmax and
+   activations agree bit for bit between AVX2 and AVX-512, and scalar differs only where `madd` is not fused. */
+typedef struct tfm_kernels {
+    int32_t isa;
+    const char *name; /* "scalar", "avx2", "avx512" */
+    /* out = x / sqrt(mean(x^2) + eps) * (offset + w); w NULL: no weight. arXiv:1910.07467; offset 1 is Gemma's (1+w). */
+    void (*rmsnorm)(float *out, const float *x, const float *w, float offset, float eps, int64_t n);
+    /* out = (x - mean) / sqrt(var + eps) * (offset + w) + b; w, b may be NULL. arXiv:1607.06450 */
+    void (*layernorm)(float *out, const float *x, const float *w, const float *b, float offset, float eps, int64_t n);
+    void (*softmax)(float *x, int64_t n);
+    float (*logsumexp)(const float *x, int64_t n);
+    void (*softcap)(float *x, float cap, int64_t n);               /* x = cap * tanh(x / cap) */
+    void (*activate)(float *x, int32_t act, int64_t n);            /* x = act(x) */
+    void (*glu)(float *out, const float *gate, const float *up, int32_t act, int64_t n); /* act(gate) * up, arXiv:2002.05202 */
+    void (*add)(float *x, const float *y, float scale, int64_t n); /* x += scale * y, product rounded first */
+    void (*scale)(float *x, float s, int64_t n);                   /* x *= s */
+    /* cos and sin of pos * inv_freq[i], times mscale; the product is rounded to float32 as the references do. */
+    void (*rope_angles)(float *cos_out, float *sin_out, const float *inv_freq, float mscale, int64_t pos, int64_t n);
+    /* Rotates the first `dims` of each of n_heads rows of head_dim; c, s: [dims/2]. arXiv:2104.09864 */
+    void (*rope)(float *x, const float *c, const float *s, int32_t style, int32_t dims, int64_t head_dim, int64_t n_heads);
+    void (*quantize_row)(void *out, const float *x, int64_t cols); /* float32 -> one q8 row */
+    /* float32 -> n elements in a cache type (F32, F16 saturating, BF16, Q8_0: n % 32 == 0). */
+    void (*store_kv)(void *out, int32_t kv_type, const float *x, int64_t n);
+    void (*embed)(float *out, const tfm_tensor *w, int64_t row, float scale); /* out[cols] = scale * w[row] */
+    void (*matmul)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1); /* output rows [16*strip0, 16*strip1) */
+    void (*attention)(const tfm_attention_args *a, int64_t item0, int64_t item1);
+} tfm_kernels;
+
+/* The kernels of an instruction set; NULL if this build lacks it or this CPU cannot run it. AUTO never gives NULL. */
+TFM_API const tfm_kernels *tfm_kernels_for(int32_t isa);
+/* The i-th instruction set this build has (0, 1, ...) as its id, runnable or not; 0 past the end. */
+TFM_API int32_t tfm_isa_list(int i);
+TFM_API const char *tfm_isa_name(int32_t isa); /* "auto", "scalar", "avx2", "avx512"; NULL for an unknown id */
+
+/* The plain functions: the same kernels with the instruction set that the compiler's flags allow (no detection). */
+TFM_API void tfm_rmsnorm(float *out, const float *x, const float *w, float offset, float eps, int64_t n);
+TFM_API void tfm_layernorm(float *out, const float *x, const float *w, const float *b, float offset, float eps, int64_t n);
+TFM_API void tfm_softmax(float *x, int64_t n);
+TFM_API float tfm_logsumexp(const float *x, int64_t n);
+TFM_API void tfm_softcap(float *x, float cap, int64_t n);
+TFM_API void tfm_activate(float *x, int32_t act, int64_t n);
+TFM_API void tfm_glu(float *out, const float *gate, const float *up, int32_t act, int64_t n);
+TFM_API void tfm_swiglu(float *out, const float *gate, const float *up, int64_t n); /* silu(gate) * up */
+TFM_API void tfm_rope(float *x, const float *c, const float *s, int32_t style, int32_t dims, int64_t head_dim, int64_t n_heads);
+TFM_API void tfm_quantize_rows(void *out, const float *x, int64_t n_rows, int64_t cols);
+TFM_API void tfm_embed(float *out, const tfm_tensor *w, int64_t row, float scale);
+TFM_API void tfm_matmul(const tfm_matmul_args *a, int64_t strip0, int64_t strip1);
+TFM_API void tfm_attention(const tfm_attention_args *a, int64_t item0, int64_t item1);
+
+/* RoPE frequencies. scaling: how a longer context is reached; see tfm_block for the fields. */
+enum {
+    TFM_ROPE_PLAIN = 0, TFM_ROPE_LINEAR = 1, TFM_ROPE_DYNAMIC = 2, TFM_ROPE_YARN = 3, TFM_ROPE_LONG = 4,
+    TFM_ROPE_BANDS = 5,  /* low frequencies divided, high kept, blended between (rope_type "llama3" in checkpoints) */
+    TFM_ROPE_FACTORS = 6 /* explicit divisors, one a pair (GGUF's rope_freqs) */
+};
+typedef struct tfm_rope_params {
+    int32_t dims, scaling;
+    float theta, factor;
+    int32_t ctx_orig, ctx_max;       /* trained length before scaling; the model's maximum (dynamic) */
+    float low, high;                 /* bands: low/high_freq_factor; YaRN: beta_slow, beta_fast */
+    float attn_factor;               /* YaRN, long: cos and sin are multiplied by it (0 = computed by the paper's rule) */
+    float mscale, mscale_all;        /* YaRN: mscale, mscale_all_dim (0 = absent) */
+    int32_t no_truncate;             /* YaRN: ramp bounds not rounded */
+    const float *factors;            /* [dims/2] FACTORS, or LONG: short, NULL otherwise */
+    const float *factors_long;       /* [dims/2] LONG */
+} tfm_rope_params;
+/* inv_freq: [dims/2]; *mscale: factor on cos and sin; rope_len: sequence length for the length-dependent kinds. */
+TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *inv_freq, float *mscale);
+
+/* ====================================================================================================================
+   [A4] ARCHITECTURE: a model is described, not coded
+   A tfm_config holds what the whole model shares; each tfm_block describes one kind of layer; layer_block[] says which
+   block each layer is. All zero = absent or default. Weights are bound by role; shapes are checked against this.
+   ================================================================================================================= */
+
+enum { TFM_NORM_NONE = 0, TFM_NORM_RMS = 1, TFM_NORM_LAYER = 2, TFM_NORM_L2 = 3 };
+
+/* Where a block's norms sit; f is the sublayer, x the residual stream:
+   PRE x += f(n x) · POST_BRANCH x += n(f x) · SANDWICH x += n2(f(n x)) · POST_ADD x = n(x + f x) */
+enum { TFM_PLACE_PRE = 0, TFM_PLACE_POST_BRANCH = 1, TFM_PLACE_SANDWICH = 2, TFM_PLACE_POST_ADD = 3 };
+
+/* SEQUENTIAL: attention, then feed-forward. PARALLEL_1: both read one norm of x, x += A + M; PARALLEL_2: a norm each. */
+enum { TFM_RESIDUAL_SEQUENTIAL = 0, TFM_RESIDUAL_PARALLEL_1 = 1, TFM_RESIDUAL_PARALLEL_2 = 2 };
+
+enum { TFM_ATTN_PLAIN = 0 };                       /* later: latent, index selection, compression, none */
+enum { TFM_MASK_CAUSAL = 0 };                      /* later: symmetric, chunked, strided, fixed */
+enum { TFM_QKNORM_NONE = 0, TFM_QKNORM_HEAD = 1, TFM_QKNORM_FULL = 2 }; /* weight [head_dim], or over the whole width */
+enum { TFM_FFN_DENSE = 0 };                        /* later: mixture of experts, none */
+enum { TFM_POS_NONE = 0, TFM_POS_LEARNED = 1 };    /* absolute positions added to the embedding */
+enum { TFM_BIAS_Q = 1, TFM_BIAS_K = 2, TFM_BIAS_V = 4, TFM_BIAS_O = 8, TFM_BIAS_GATE = 16, TFM_BIAS_UP = 32,
+       TFM_BIAS_DOWN = 64, TFM_BIAS_NORM = 128 };  /* which linear maps (and whether the norms) have a bias vector */
+
+typedef struct tfm_block {
+    /* norms */
+    int32_t norm_kind, norm_place;
+    float norm_eps, norm_offset;       /* offset 1: weights are stored as w, applied as 1 + w */
+    int32_t norm_no_weight;            /* 1: norms without weights */
+    int32_t residual;
+    float residual_scale;              /* each branch times this; 0 = 1 */
+    int32_t bias;                      /* TFM_BIAS_ bits */
+    /* attention */
+    int32_t attn_kind, mask;
+    int32_t n_heads, n_kv_heads, head_dim; /* head_dim is free of d_model; MHA, GQA and MQA are one number */
+    float attn_scale;                  /* 0 = head_dim^-1/2 */
+    float attn_softcap;                /* 0 = none; cap * tanh(score / cap), before the mask */
+    int32_t window;                    /* 0 = all; else a query sees itself and window - 1 before it */
+    int32_t qk_norm, qk_norm_kind;     /* TFM_QKNORM_, TFM_NORM_; applied before RoPE */
+    float qk_norm_eps, qk_norm_offset;
+    /* rotary positions */
+    int32_t rope_style;                /* TFM_ROPE_NONE, HALF, INTERLEAVED */
+    int32_t rope_dims;                 /* the first rope_dims of a head turn; 0 = head_dim */
+    int32_t rope_scaling;              /* TFM_ROPE_PLAIN ... */
+    float rope_theta, rope_factor, rope_low, rope_high, rope_attn_factor, rope_mscale, rope_mscale_all;
+    int32_t rope_ctx_orig, rope_ctx_max, rope_no_truncate;
+    /* feed-forward */
+    int32_t ffn_kind, ffn_act, ffn_gated; /* gated: down(act(gate x) * up x); else down(act(up x)) */
+    int32_t d_ff;
+} tfm_block;
+
+typedef struct tfm_config {
+    size_t size;                       /* sizeof(tfm_config) */
+    int32_t n_layers, d_model, n_vocab; /* n_vocab: rows of the output matrix, padding rows included */
+    int32_t n_ctx;                     /* positions the model is made for */
+    int32_t n_blocks;
+    const tfm_block *blocks;           /* [n_blocks] */
+    const uint8_t *layer_block;        /* [n_layers], NULL = all 0 */
+    float embed_scale;                 /* 0 = 1 */
+    int32_t pos_kind, pos_offset;      /* learned: row = position + pos_offset */
+    int32_t norm_kind;                 /* the final norm */
+    float norm_eps, norm_offset;
+    int32_t norm_bias, norm_no_weight;
+    int32_t tied;                      /* 1: the output matrix is the embedding: one tensor, one pointer */
+    int32_t head_bias;
+    float logit_scale;                 /* 0 = 1 */
+    float logit_softcap;               /* 0 = none */
+    int32_t bos, n_eos;                /* -1 = none */
+    int32_t eos[16];
+} tfm_config;
+
+enum { TFM_STACK_DECODER = 0, TFM_STACK_ENCODER = 1, TFM_STACK_OTHER = 2 };
+
+/* What a tensor is for. Names (tfm_role_name) follow GGUF: "attn_q", "ffn_down", ... */
+enum {
+    TFM_ROLE_EMBED = 1, TFM_ROLE_POS_EMBED = 2, TFM_ROLE_OUT_NORM = 3, TFM_ROLE_OUT_NORM_B = 4, TFM_ROLE_HEAD = 5,
+    TFM_ROLE_HEAD_B = 6, TFM_ROLE_ROPE_FACTORS = 7, TFM_ROLE_ROPE_FACTORS_LONG = 8,
+    TFM_ROLE_ATTN_NORM = 16, TFM_ROLE_ATTN_NORM_B = 17, TFM_ROLE_ATTN_POST_NORM = 18, TFM_ROLE_ATTN_POST_NORM_B = 19,
+    TFM_ROLE_Q = 20, TFM_ROLE_K = 21, TFM_ROLE_V = 22, TFM_ROLE_O = 23,
+    TFM_ROLE_Q_B = 24, TFM_ROLE_K_B = 25, TFM_ROLE_V_B = 26, TFM_ROLE_O_B = 27,
+    TFM_ROLE_Q_NORM = 28, TFM_ROLE_K_NORM = 29,
+    TFM_ROLE_FFN_NORM = 32, TFM_ROLE_FFN_NORM_B = 33, TFM_ROLE_FFN_POST_NORM = 34, TFM_ROLE_FFN_POST_NORM_B = 35,
+    TFM_ROLE_GATE = 36, TFM_ROLE_UP = 37, TFM_ROLE_DOWN = 38,
+    TFM_ROLE_GATE_B = 39, TFM_ROLE_UP_B = 40, TFM_ROLE_DOWN_B = 41,
+    TFM_ROLE_LIMIT = 64
+};
+
+/* A tensor's identity and data. layer -1: not of a layer. expert -1: not of an expert. */
+typedef struct tfm_weight {
+    int32_t stack, layer, role, expert;
+    tfm_tensor t;
+} tfm_weight;
+
+/* The shape that a description asks of a role. 1 and *rows, *cols if this layer has the role (vectors: rows 1), 0 if it
+   has none. *optional = 1: may be missing. layer -1 for the roles below TFM_ROLE_ATTN_NORM. */
+TFM_API int tfm_role_shape(const tfm_config *c, int32_t layer, int32_t role, int64_t *rows, int64_t *cols, int *optional);
+TFM_API const char *tfm_role_name(int32_t role); /* NULL for an unknown one */
+/* "blk.3.attn_q.weight", "token_embd.weight", ... -> buf (48 bytes are enough); returns buf */
+TFM_API char *tfm_weight_name(int32_t stack, int32_t layer, int32_t role, int32_t expert, char *buf, size_t n);
+
+/* The description's fields as data: one row a record key; the file's reader and writer, tfm-inspect and --json run over it.
+   kind: 1 int32, 2 float32, 3 int32 array. */
+typedef struct tfm_field { uint16_t key; uint8_t kind; uint8_t required; uint32_t offset; uint32_t count; const char *name; } tfm_field;
+TFM_API const tfm_field *tfm_config_fields(int *n);
+TFM_API const tfm_field *tfm_block_fields(int *n);
+/* The name of an enum value of a field ("rms", "silu", "half", ...); NULL if the field is a plain number. */
+TFM_API const char *tfm_field_value_name(const char *field, int32_t value);
+
+/* Checks a description by itself: ranges, products, head counts. Every model passes it on opening. */
+TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err);
+
+/* ====================================================================================================================
+   [A5] FILE: the .tfm container (little-endian, version 0 = may still change)
+
+   header 64 bytes · section table · sections, each 64-byte aligned; unknown sections are skipped unless flag 1 is set.
+     0  magic "tfm\x1a" · 4 u32 version · 8 u64 file size · 16 u32 sections · 20 u32 0 · 24 u64 hash of the section table
+     32 u64 hash of the header's bytes [0, 32) · 40 zeros
+   section table: a row of 32 bytes: u32 id · u32 flags · u64 offset · u64 bytes · u64 hash (0 for DATA: see directory)
+   DESCRIPTION: records {u16 key, u8 kind, u8 flags (1 = required), u32 bytes, payload padded to 8}. Keys of
+     tfm_config_fields, then for each block key TFM_KEY_BLOCK (no payload) and keys of tfm_block_fields; fields that are
+     zero are left out; TFM_KEY_LAYER_BLOCK holds layer_block as bytes.
+   DIRECTORY: rows of 64 bytes: u16 stack · u16 layout · i32 layer · i32 role · i32 expert · u32 type · u32 0 · i64 rows ·
+     i64 cols · u64 offset in the file (64-byte aligned, inside DATA) · u64 bytes · u64 hash of the bytes
+   TOKENIZER: see [B9] · PROVENANCE: lines "name value\n" in UTF-8 · CHAT, SELFTEST: later
+   DATA: tensors in the layouts of [B3].
+   Hash: tfm_hash64 below.
+   ================================================================================================================= */
+
+enum { TFM_FILE_MAGIC = 0x1a6d6674, TFM_FILE_VERSION = 0, TFM_FILE_HEADER_BYTES = 64, TFM_FILE_SECTION_BYTES = 32,
+       TFM_FILE_ENTRY_BYTES = 64 };
+enum { TFM_SECTION_DESCRIPTION = 1, TFM_SECTION_DIRECTORY = 2, TFM_SECTION_TOKENIZER = 3, TFM_SECTION_CHAT = 4,
+       TFM_SECTION_PROVENANCE = 5, TFM_SECTION_SELFTEST = 6, TFM_SECTION_DATA = 7 };
+enum { TFM_KEY_BLOCK = 1, TFM_KEY_LAYER_BLOCK = 2 };
+
+/* The file's hash, streaming: start with {0}, feed bytes in order in any pieces, then finish. */
+typedef struct tfm_hash { uint64_t lane[4]; uint64_t n; uint8_t rest[32]; } tfm_hash;
+TFM_API void tfm_hash_feed(tfm_hash *h, const void *data, size_t n);
+TFM_API uint64_t tfm_hash_finish(const tfm_hash *h);
+
+/* Writes the DESCRIPTION section of a config to buf; returns the bytes needed (nothing is written if cap is smaller). */
+TFM_API size_t tfm_config_encode(const tfm_config *c, void *buf, size_t cap);
+
+/* ====================================================================================================================
+   [A6] MODEL AND SESSION
+   A tfm_model is immutable and shared by any number of sessions and threads. A tfm_session is one timeline of tokens:
+   KV cache, scratch, logits; one thread at a time. Both are single blocks of memory of a size known in advance.
+   ================================================================================================================= */
+
+typedef struct tfm_model tfm_model;
+typedef struct tfm_session tfm_session;
+typedef struct tfm_tokenizer tfm_tokenizer;
+
+typedef struct tfm_model_config {
+    size_t size;                    /* sizeof(tfm_model_config) */
+    int32_t no_mmap;                /* 1: read the file into memory (where the file may change while in use) */
+    const tfm_allocator *allocator; /* NULL = malloc; copied */
+} tfm_model_config;
+
+/* Opens a .tfm file: mapped read-only, or read where there is no mmap. cfg may be NULL. */
+TFM_API tfm_result tfm_model_open(const char *path, const tfm_model_config *cfg, tfm_model **out, tfm_error *err);
+/* The same from memory (ROM, blob, fetched array): used in place, 64-byte aligned, must outlive the model. */
+TFM_API tfm_result tfm_model_from_memory(const void *file, size_t bytes, const tfm_model_config *cfg, tfm_model **out,
+                                         tfm_error *err);
+/* The same from a description and the caller's arrays, no file. Shapes are checked; an error names layer and role.
+   The description is copied, the arrays are borrowed. */
+TFM_API tfm_result tfm_model_from_weights(const tfm_config *c, const tfm_weight *w, int64_t n_weights,
+                                          const tfm_model_config *cfg, tfm_model **out, tfm_error *err);
+/* The last two without an allocation: bytes needed, then the object in the caller's 64-byte aligned memory (no close). */
+TFM_API tfm_result tfm_model_size(const void *file, size_t bytes, size_t *need, tfm_error *err);
+TFM_API tfm_result tfm_model_init(const void *file, size_t bytes, void *mem, size_t mem_bytes, tfm_model **out, tfm_error *err);
+TFM_API void tfm_model_close(tfm_model *m); /* NULL is fine; sessions must be gone */
+
+TFM_API const tfm_config *tfm_model_config_of(const tfm_model *m);
+TFM_API const tfm_block *tfm_model_block(const tfm_model *m, int32_t layer);
+/* NULL if the file has none. */
+TFM_API const tfm_tokenizer *tfm_model_tokenizer(const tfm_model *m);
+/* Tensors in file order: i in [0, count). Returns 0 past the end. */
+TFM_API int64_t tfm_model_weight_count(const tfm_model *m);
+TFM_API int tfm_model_weight(const tfm_model *m, int64_t i, tfm_weight *out);
+/* The tensor bound to a role, e.g. to compare pointers: TFM_ROLE_HEAD of a tied model is TFM_ROLE_EMBED. data NULL if none. */
+TFM_API tfm_tensor tfm_model_tensor(const tfm_model *m, int32_t layer, int32_t role);
+/* Raw bytes of a section (PROVENANCE, ...); NULL if absent. */
+TFM_API const void *tfm_model_section(const tfm_model *m, int32_t id, size_t *bytes);
+/* Checks the hashes of tokenizer and weights (open checks the others). */
+TFM_API tfm_result tfm_model_verify(const tfm_model *m, tfm_error *err);
+
+enum { TFM_KV_DEFAULT = 0, TFM_KV_F32 = 1, TFM_KV_F16 = 2, TFM_KV_BF16 = 3, TFM_KV_Q8_0 = 4 };   /* default F16 */
+enum { TFM_ACT_MODE_DEFAULT = 0, TFM_ACT_MODE_F32 = 1, TFM_ACT_MODE_Q8 = 2 };                     /* default Q8 */
+enum { TFM_WANT_LAST = 0, TFM_WANT_ALL = 1, TFM_WANT_HIDDEN = 2, TFM_WANT_NONE = 3 };
+
+typedef struct tfm_session_config {
+    size_t size;          /* sizeof(tfm_session_config) */
+    int32_t n_ctx;        /* positions; 0 = the model's */
+    int32_t n_batch;      /* tokens evaluated together; 0 = min(512, n_ctx); also the slack of window layers */
+    int32_t kv;           /* TFM_KV_; K and V pass through this type before use */
+    int32_t act;          /* TFM_ACT_MODE_: F32 = exact; Q8: quantised weights meet int8 activations */
+    int32_t want;         /* LAST: logits of each eval's last token · ALL: of each token (eval <= n_batch tokens) ·
+                             HIDDEN: final-norm rows of each token, no logits · NONE */
+    int32_t isa;          /* TFM_ISA_; 0 = best */
+    int32_t n_threads;    /* work is cut in so many parts; 0 = 1 */
+    int64_t rope_len;     /* sequence length for dynamic and long RoPE; 0 = n_ctx */
+    tfm_parallel parallel;
+    void *progress_user;  /* progress: called between layers; non-zero cancels the eval */
+    int (*progress)(void *user, int64_t done, int64_t total);
+    void *trace_user;     /* trace: each named intermediate, [rows][cols] float32, in order of computation; layer -1 = none */
+    void (*trace)(void *user, const char *name, int32_t layer, const float *data, int64_t rows, int64_t cols);
+    const tfm_allocator *allocator; /* of tfm_session_new */
+} tfm_session_config;
+
+/* Bytes of a session: from (model, context, batch, kv, act, want, threads) alone, exact, the same on every host. */
+TFM_API tfm_result tfm_session_size(const tfm_model *m, const tfm_session_config *cfg, size_t *bytes, tfm_error *err);
+/* The KV cache's part of it: sum over layers of 2 * n_kv_heads * head_dim * length * bytes, length = n_ctx, or
+   min(n_ctx, window + n_batch) for window layers. */
+TFM_API tfm_result tfm_session_kv_bytes(const tfm_model *m, const tfm_session_config *cfg, size_t *bytes, tfm_error *err);
+/* A session in the caller's memory (64-byte aligned, tfm_session_size bytes), or in an allocation of its own. */
+TFM_API tfm_result tfm_session_init(const tfm_model *m, const tfm_session_config *cfg, void *mem, size_t bytes,
+                                    tfm_session **out, tfm_error *err);
+TFM_API tfm_result tfm_session_new(const tfm_model *m, const tfm_session_config *cfg, tfm_session **out, tfm_error *err);
+TFM_API void tfm_session_free(tfm_session *s); /* of tfm_session_new only */
+/* Sessions are relocatable bytes: after memcpy or reading them back, attach gives them their model and hooks again
+   (cfg: only parallel, progress and trace are used; may be NULL). Model and layout are checked. */
+TFM_API tfm_result tfm_session_attach(tfm_session *s, size_t bytes, const tfm_model *m, const tfm_session_config *cfg,
+                                      tfm_error *err);
+
+/* Appends n tokens. TFM_ERR_CONTEXT (nothing done) if they do not fit. */
+TFM_API tfm_result tfm_eval(tfm_session *s, const int32_t *ids, int64_t n, tfm_error *err);
+/* After an eval: LAST: logits of the last token (i ignored) · ALL: of token i of it. [n_vocab], valid until the next
+   eval. NULL if not wanted or out of range. */
+TFM_API const float *tfm_logits(const tfm_session *s, int64_t i);
+TFM_API const float *tfm_hidden(const tfm_session *s, int64_t i); /* after the final norm, [d_model]; same rule */
+TFM_API int64_t tfm_session_length(const tfm_session *s);  /* tokens so far */
+TFM_API int64_t tfm_session_context(const tfm_session *s);
+/* Forgets the tokens from `length` on. TFM_ERR_CONTEXT if a window layer no longer holds what is needed: more than n_batch
+   below the furthest position written. */
+TFM_API tfm_result tfm_session_rewind(tfm_session *s, int64_t length, tfm_error *err);
+TFM_API int32_t tfm_session_isa(const tfm_session *s);
+#ifndef TFM_NO_TEXT
+/* ====================================================================================================================
+   [A7] TOKENIZER: text to ids and back
+   A tokenizer is an immutable view of one section of a model file (or of any bytes in that form): nothing is built when
+   it is opened, any number of threads may use it at once, and nothing is allocated. What stands in the way of the text
+   (normaliser, pre-tokenizer expressions, merges, added tokens, post-processor, decoder) is data; see [B9] for its form.
+   ================================================================================================================= */
+
+/* A tokenizer without a model: `section` (size bytes, must outlive it) is checked; mem (tfm_tokenizer_size() bytes,
+   aligned to 8) becomes the object *out. A model that was opened has its own, see tfm_model_tokenizer. */
+TFM_API size_t tfm_tokenizer_size(void);
+TFM_API tfm_result tfm_tokenizer_open(const void *section, size_t size, void *mem, size_t mem_bytes,
+                                      const tfm_tokenizer **out, tfm_error *err);
+
+/* Number of ids: every id that tfm_encode gives is below it. Ids without a piece (padding rows) count. */
+TFM_API int32_t tfm_vocab_size(const tfm_tokenizer *t);
+
+/* The bytes an id stands for in the middle of a text (perhaps not whole UTF-8 characters; may hold zeros; not
+   zero-terminated), *n of them; they live as long as the tokenizer. NULL and 0: no such id, or an id without a piece. */
+TFM_API const char *tfm_token_piece(const tfm_tokenizer *t, int32_t id, size_t *n);
+
+enum {
+    TFM_TOKEN_SPECIAL = 1, /* a control token (end of text, turn markers ...), never part of a text */
+    TFM_TOKEN_ADDED = 2,   /* matched in the text before everything else */
+    TFM_TOKEN_BYTE = 4,    /* one byte that is spelled out because no piece covers its character */
+    TFM_TOKEN_PRESENT = 8  /* the id has a piece */
+};
+TFM_API int32_t tfm_token_flags(const tfm_tokenizer *t, int32_t id); /* the above; 0 for an id out of range */
+
+/* The id of a piece or special token given by its exact bytes ("<|im_end|>"), or -1. */
+TFM_API int32_t tfm_token_find(const tfm_tokenizer *t, const char *piece, size_t n);
+
+/* The i-th id that encoding puts in front of every text (the begin-of-sequence token, if any), or -1. */
+TFM_API int32_t tfm_token_prefix(const tfm_tokenizer *t, int32_t i);
+
+/* Bounds for a text of n_bytes: the most ids it can give, and the bytes of scratch that tfm_encode needs (exact and the
+   same on every host). n_bytes may be up to 2^28; above that, or if it does not fit in memory: -1 respectively 0. */
+TFM_API int64_t tfm_encode_max(const tfm_tokenizer *t, size_t n_bytes);
+TFM_API size_t tfm_encode_size(const tfm_tokenizer *t, size_t n_bytes);
+
+enum {
+    TFM_ENCODE_NO_SPECIAL = 1,   /* without the ids that stand around every text (begin of sequence ...) */
+    TFM_ENCODE_PARSE_SPECIAL = 2 /* special tokens spelled in the text become their ids: never for text of a user */
+};
+
+/* text[0..n) -> ids[0 .. *n_ids). Text need not be UTF-8: each maximal bad sequence counts as U+FFFD.
+   scratch: tfm_encode_size(t, n) bytes, aligned to 8.
+   TFM_ERR_MEMORY: more than max_ids ids (*n_ids then says how many; the first max_ids are written), or too little
+   scratch. TFM_ERR_ARG: n too large, an unknown flag. */
+TFM_API tfm_result tfm_encode(const tfm_tokenizer *t, const char *text, size_t n, int32_t flags, int32_t *ids,
+                              int64_t max_ids, int64_t *n_ids, void *scratch, size_t scratch_bytes, tfm_error *err);
+
+enum {
+    TFM_DECODE_SKIP_SPECIAL = 1, /* special tokens print nothing */
+    TFM_DECODE_CONTINUATION = 2  /* what comes continues a text: no leading space is taken away */
+};
+
+/* Streaming decoder: hands out whole UTF-8 characters only, as soon as they are complete; bytes that cannot become a
+   character turn into U+FFFD. Plain data of the caller's: copy it to try a continuation. */
+typedef struct tfm_decoder {
+    const tfm_tokenizer *tokenizer;
+    int32_t flags;
+    uint8_t started;    /* something was printed already */
+    uint8_t first_done; /* the first token was seen */
+    uint8_t n_pending;
+    uint8_t bad_run;    /* private to tfm_decode_text */
+    uint8_t pending[4]; /* the begin of a character */
+    uint8_t reserved[4];
+} tfm_decoder;
+
+TFM_API void tfm_decode_init(tfm_decoder *d, const tfm_tokenizer *t, int32_t flags);
+/* The text that id completes; returns its bytes. If they are more than cap, nothing is written and nothing happens to
+   the decoder: call again with more room. An id without a piece prints nothing. */
+TFM_API size_t tfm_decode(tfm_decoder *d, int32_t id, char *out, size_t cap);
+/* After the last id: what is left of an unfinished character. */
+TFM_API size_t tfm_decode_flush(tfm_decoder *d, char *out, size_t cap);
+/* A cap that is enough for every call of the two. */
+TFM_API size_t tfm_decode_max(const tfm_tokenizer *t);
+
+/* n ids at once. Returns the bytes of the text; they are written to out if cap is enough, else nothing is (out may be
+   NULL to learn the size). Differs from streaming only where the reference looks ahead: a run of byte tokens that is
+   not UTF-8 as a whole gives one U+FFFD per byte. */
+TFM_API size_t tfm_decode_text(const tfm_tokenizer *t, const int32_t *ids, int64_t n, int32_t flags, char *out, size_t cap);
+
+/* The numbers of the tokenizer section, for those who write one; their meaning stands in [B9]. */
+enum { /* its head: little-endian uint32 words; from TFM_TOK_TABLES on an (offset, count) pair for each table */
+    TFM_TOK_FORM = 0, TFM_TOK_SIZE = 1, TFM_TOK_FLAGS = 2, TFM_TOK_MODEL = 3, TFM_TOK_N_IDS = 4, TFM_TOK_UNK = 5,
+    TFM_TOK_MAX_PIECE = 6, TFM_TOK_MAX_ADDED = 7, TFM_TOK_GROW_MUL = 8, TFM_TOK_GROW_ADD = 9, TFM_TOK_WORD_CLASS = 10,
+    TFM_TOK_N_NORM = 11, TFM_TOK_TABLES = 16
+};
+enum { /* tables */
+    TFM_TOK_ENDS = 0, TFM_TOK_BYTES = 1, TFM_TOK_PIECE_FLAGS = 2, TFM_TOK_BYTE_IDS = 3, TFM_TOK_HASH = 4,
+    TFM_TOK_MERGES = 5, TFM_TOK_ADDED = 6, TFM_TOK_ROOT_RAW = 7, TFM_TOK_TRIE_RAW = 8, TFM_TOK_ROOT_NORM = 9,
+    TFM_TOK_TRIE_NORM = 10, TFM_TOK_PREFIX = 11, TFM_TOK_SUFFIX = 12, TFM_TOK_OPS = 13, TFM_TOK_CODE = 14,
+    TFM_TOK_CLASSES = 15, TFM_TOK_RANGES = 16, TFM_TOK_STRINGS = 17, TFM_TOK_N_TABLES = 18
+};
+enum { TFM_TOK_BPE = 0 }; /* models */
+enum { /* flags */
+    TFM_TOK_BYTE_LEVEL = 1, TFM_TOK_BYTE_FALLBACK = 2, TFM_TOK_FUSE_UNK = 4, TFM_TOK_CUT_SPACES = 8,
+    TFM_TOK_LONGEST = 16, TFM_TOK_STRIP = 32, TFM_TOK_FIRST_BARE = 64, TFM_TOK_BYTE_RUNS = 128, TFM_TOK_PER_BYTE = 256,
+    TFM_TOK_WHOLE_WORDS = 512
+};
+enum { TFM_TOK_PIECE_WHOLE = 16, TFM_TOK_PIECE_LITERAL = 32 }; /* beside TFM_TOKEN_... in the flags of a piece */
+enum { TFM_TOK_LSTRIP = 1, TFM_TOK_RSTRIP = 2, TFM_TOK_SINGLE_WORD = 4, TFM_TOK_CONTROL = 8 }; /* of added tokens */
+enum { /* operations */
+    TFM_TOK_NFC = 1, TFM_TOK_REPLACE = 2, TFM_TOK_PREPEND = 3, TFM_TOK_SQUEEZE = 4, TFM_TOK_SPLIT = 5
+};
+enum { TFM_TOK_ISOLATED = 0, TFM_TOK_REMOVED = 1, TFM_TOK_WITH_PREVIOUS = 2, TFM_TOK_WITH_NEXT = 3,
+       TFM_TOK_CONTIGUOUS = 4, TFM_TOK_INVERT = 256 }; /* what a split does with its matches */
+enum { TFM_TOK_ALWAYS = 0, TFM_TOK_IF_MISSING = 1, TFM_TOK_IF_FIRST_MISSING = 2 }; /* when a prepend happens */
+enum { /* instructions of expressions */
+    TFM_RE_MATCH = 0, TFM_RE_CHAR = 1, TFM_RE_CLASS = 2, TFM_RE_STAR = 3, TFM_RE_SPLIT = 4, TFM_RE_JUMP = 5,
+    TFM_RE_AHEAD = 6, TFM_RE_NOT_AHEAD = 7, TFM_RE_RUN = 8, TFM_RE_TRY = 9, TFM_RE_START = 10, TFM_RE_END = 11
+};
+enum { TFM_RE_MAX_MEMO = 128, TFM_TOK_MAX_OPS = 16, TFM_TOK_PROBES = 64 };
+#endif /* TFM_NO_TEXT */
+
+/* ====================================================================================================================
+   [A8] SAMPLER
+   Order: penalties, temperature, top-k, top-p, min-p, draw. Own exp in fixed arithmetic: the same logits and seed give the
+   same ids everywhere.
+   ================================================================================================================= */
+
+typedef struct tfm_sampler tfm_sampler;
+
+typedef struct tfm_sampler_config {
+    size_t size;               /* sizeof(tfm_sampler_config) */
+    float temp;                /* 0 = greedy, ties to the lowest id */
+    int32_t top_k;             /* 0 = off */
+    float top_p;               /* 0 or >= 1 = off; keeps the token that crosses */
+    float min_p;               /* 0 = off; keeps p >= min_p * p_max */
+    float repeat_penalty;      /* 0 or 1 = off; once per distinct token of the history: l > 0 ? l / r : l * r */
+    float presence_penalty;    /* l -= p for tokens of the history */
+    float frequency_penalty;   /* l -= p * count */
+    int64_t repeat_last_n;     /* the history's last n tokens count; 0 = all */
+    uint64_t seed;             /* every value is good, 0 too */
+} tfm_sampler_config;
+
+TFM_API tfm_result tfm_sampler_size(int32_t n_vocab, size_t *bytes);
+/* A sampler in the caller's memory (64-byte aligned). */
+TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_vocab, void *mem, size_t bytes,
+                                    tfm_sampler **out, tfm_error *err);
+/* One id from logits [n_vocab] and the tokens so far. TFM_ERR_NUMERIC if a logit is NaN or all are -inf. */
+TFM_API tfm_result tfm_sample(tfm_sampler *s, const float *logits, const int32_t *history, int64_t n_history, int32_t *id,
+                              tfm_error *err);
+/* The id of the largest of n logits, ties to the lowest; n >= 1. NaN is never the largest unless all are NaN (then 0). */
+TFM_API int32_t tfm_argmax(const float *logits, int32_t n);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* TFM_H: stop here if you are only interested in the API */
+
+#if defined(TFM_IMPLEMENTATION) && !defined(TFM__PASS) && !defined(TFM__IMPLEMENTED)
+#define TFM__IMPLEMENTED
+
+/* ====================================================================================================================
+   [B1] PLATFORM: the only place where operating systems and compilers differ
+   ================================================================================================================= */
+
+#include <string.h>
+#include <math.h>
+#include <stdarg.h>
+#ifndef TFM_NO_MALLOC
+#include <stdlib.h>
+#endif
+#ifndef TFM_NO_STDIO
+#include <stdio.h>
+#endif
+
+/* No compiler may fuse a product into a sum on its own: results must not depend on flags. Undone at the end of [B12]. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__) && !defined(__TINYC__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+#endif
+
+#if defined(__BYTE_ORDER__) && defined(__ORDER_BIG_ENDIAN__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#define TFM__BIG_ENDIAN 1
+#else
+#define TFM__BIG_ENDIAN 0
+#endif
+
+#if !defined(TFM_NO_MMAP) && !defined(TFM_NO_STDIO)
+#if defined(_WIN32)
+#define TFM__MAP_WINDOWS 1
+#elif defined(__unix__) || defined(__APPLE__)
+#define TFM__MAP_POSIX 1
+#include <sys/types.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <fcntl.h>
+#include <unistd.h>
+#endif
+#endif
+
+#if defined(__GNUC__) || defined(__clang__)
+#define TFM__INLINE static inline __attribute__((always_inline))
+#define TFM__NOINLINE static __attribute__((noinline))
+#define TFM__UNUSED __attribute__((unused))
+#elif defined(_MSC_VER)
+#define TFM__INLINE static __forceinline
+#define TFM__NOINLINE static __declspec(noinline)
+#define TFM__UNUSED
+#else
+#define TFM__INLINE static inline
+#define TFM__NOINLINE static
+#define TFM__UNUSED
+#endif
+
+/* ====================================================================================================================
+   [B2] BASE: errors, checked size arithmetic, the byte cursor, hashing
+   ================================================================================================================= */
+
+/* Appends to a bounded string; returns the new length. */
+static size_t tfm__append(char *buf, size_t cap, size_t n, const char *text, size_t len) {
+    for (size_t i = 0; i < len && n + 1 < cap; i++) {
+        unsigned char c = (unsigned char)text[i];
+        buf[n++] = (c < 32 || c == 127) ? '?' : (char)c; /* names come from files: no control characters */
+    }
+    buf[n] = 0;
+    return n;
+}
+
+static size_t tfm__append_int(char *buf, size_t cap, size_t n, int64_t value) {
+    char digits[24];
+    int i = 24;
+    uint64_t u = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    do { digits[--i] = (char)('0' + (int)(u % 10)); u /= 10; } while (u);
+    if (value < 0) digits[--i] = '-';
+    return tfm__append(buf, cap, n, digits + i, (size_t)(24 - i));
+}
+
+/* Fills err and returns code. Format: %s const char *, %d int, %l int64_t, %% percent. */
+static tfm_result tfm__fail(tfm_error *err, tfm_result code, const char *format, ...) {
+    if (!err) return code;
+    va_list args;
+    va_start(args, format);
+    size_t n = 0;
+    const size_t cap = sizeof err->msg;
+    err->code = code;
+    err->msg[0] = 0;
+    for (const char *f = format; *f; f++) {
+        if (*f != '%') { n = tfm__append(err->msg, cap, n, f, 1); continue; }
+        f++;
+        if (*f == 's') {
+            const char *s = va_arg(args, const char *);
+            n = tfm__append(err->msg, cap, n, s, strlen(s));
+        } else if (*f == 'd') {
+            n = tfm__append_int(err->msg, cap, n, va_arg(args, int));
+        } else if (*f == 'l') {
+            n = tfm__append_int(err->msg, cap, n, va_arg(args, int64_t));
+        } else {
+            n = tfm__append(err->msg, cap, n, "%", 1);
+        }
+    }
+    va_end(args);
+    return code;
+}
+
+/* out = a * b, a + b; 0 on overflow. Sizes and counts that come from a file or a caller go through these. */
+static int tfm__mul(size_t a, size_t b, size_t *out) {
+    if (b && a > SIZE_MAX / b) return 0;
+    *out = a * b;
+    return 1;
+}
+static int tfm__add(size_t a, size_t b, size_t *out) {
+    if (a > SIZE_MAX - b) return 0;
+    *out = a + b;
+    return 1;
+}
+static size_t tfm__align64(size_t n) { return (n + 63) & ~(size_t)63; }
+
+/* The cursor: all parsing of untrusted bytes. Reading past the end sets `bad` and yields zeros; check once at the end. */
+typedef struct tfm__cursor { const uint8_t *data; size_t size, pos; int bad; } tfm__cursor;
+
+static const uint8_t *tfm__take(tfm__cursor *c, size_t n) {
+    if (c->bad || n > c->size - c->pos) { c->bad = 1; return NULL; }
+    const uint8_t *p = c->data + c->pos;
+    c->pos += n;
+    return p;
+}
+static uint16_t tfm__le16(const uint8_t *p) { return (uint16_t)(p[0] | p[1] << 8); }
+static uint32_t tfm__le32(const uint8_t *p) {
+    return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+}
+static uint64_t tfm__le64(const uint8_t *p) { return tfm__le32(p) | (uint64_t)tfm__le32(p + 4) << 32; }
+static uint16_t tfm__get16(tfm__cursor *c) { const uint8_t *p = tfm__take(c, 2); return p ? tfm__le16(p) : (uint16_t)0; }
+static uint32_t tfm__get32(tfm__cursor *c) { const uint8_t *p = tfm__take(c, 4); return p ? tfm__le32(p) : 0; }
+static uint64_t tfm__get64(tfm__cursor *c) { const uint8_t *p = tfm__take(c, 8); return p ? tfm__le64(p) : 0; }
+
+
+/* ====================================================================================================================
+   [B3] FORMATS: element types, their source blocks and their tiles
+   This part is the specification of the TILED layout; the kernels of [C] read exactly what is written here.
+
+   A strip is 16 rows. Rows beyond the matrix are zeros; a strip is padded to 64 bytes.
+     floats       element (row, input) lies at [input][row]; inputs are not padded.
+     block types  the codes of all blocks of the strip, then the scales of all blocks.
+
+   Codes. The unit is 32 inputs x 16 rows = 64 * bits bytes, in chunks of 64 bytes whose byte 4*row + j belongs to input
+   4*g + j of that row, g = 0..7 being the group of 4 inputs. A code of 8 or 4 or 2 bits is one field, one of 5, 6 or 3 a
+   low field (4, 4, 2 bits) followed by a high field (1, 2, 1 bits):
+     8 bits  8 chunks   group g in chunk g
+     4 bits  4 chunks   group g in chunk g % 4, at bit 4 * (g / 4)
+     2 bits  2 chunks   group g in chunk g / 4, at bit 2 * (g % 4)
+     1 bit   1 chunk    group g at bit g
+   A block of 256 inputs is 8 units in a row.
+
+   Scales of one block: 16 f16 d (one a row); 16 f16 m or dmin if the type has one; then for each sub-block in order
+   16 bytes of integer scales and, for Q4_K and Q5_K, 16 bytes of integer minima (Q2_K: scale in the low nibble and
+   minimum in the high nibble of one byte, as in the source).
+
+   Values: q = code - zero (8-bit codes are signed bytes, zero 0), every operation rounded to float32:
+     no sub-blocks  d * q            with m:    d * q + m
+     sub-blocks     (d * scale) * q  with dmin: (d * scale) * q - dmin * minimum
+   ================================================================================================================= */
+
+/* Nothing here or in [C] may contract a product and a sum by itself: the bits are part of the contract. */
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__) && !defined(__TINYC__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+#elif defined(_MSC_VER)
+#pragma fp_contract(off)
+#endif
+
+/* Indices into tfm__formats. */
+enum {
+    TFM__F32, TFM__F16, TFM__BF16, TFM__Q8_0, TFM__Q4_0, TFM__Q4_1, TFM__Q5_0, TFM__Q5_1,
+    TFM__Q2_K, TFM__Q3_K, TFM__Q4_K, TFM__Q5_K, TFM__Q6_K, TFM__N_FORMATS
+};
+
+/* How integer scales are stored in a source block. */
+enum { TFM__SC_NONE, TFM__SC_NIBBLES, TFM__SC_SIGNED6, TFM__SC_SIX_SIX, TFM__SC_INT8 };
+
+/* One field of the codes of a source block: `bits` wide; runs of `span` bytes hold span * 8 / bits elements, the first
+   `span` of them at bit 0, the next at bit `bits`, ... */
+typedef struct tfm__plane { int16_t offset; int8_t bits, span; } tfm__plane;
+
+typedef struct tfm__format {
+    tfm_type_info info;
+    int8_t bits;          /* of a code: 8, 6, 5, 4, 3, 2; 0 for floats */
+    int8_t zero;          /* q = code - zero */
+    int8_t sub;           /* inputs under one integer scale, 0 if there is none */
+    int8_t min;           /* 0 no minimum, 1 m per block, 2 dmin per block and integer minima */
+    int8_t scale_kind;
+    int16_t d_at, m_at, scales_at; /* offsets in the source block */
+    tfm__plane low, high;
+} tfm__format;
+
+static const tfm__format tfm__formats[TFM__N_FORMATS] = {
+    /* type  name  block bytes         bits zero sub min  scales             d    m   sc   low            high */
+    { { TFM_F32, "F32", 1, 4 },         0,  0,  0, 0, TFM__SC_NONE,          0,   0,  0, { 0, 0, 0 },   { 0, 0, 0 } },
+    { { TFM_F16, "F16", 1, 2 },         0,  0,  0, 0, TFM__SC_NONE,          0,   0,  0, { 0, 0, 0 },   { 0, 0, 0 } },
+    { { TFM_BF16, "BF16", 1, 2 },       0,  0,  0, 0, TFM__SC_NONE,          0,   0,  0, { 0, 0, 0 },   { 0, 0, 0 } },
+    { { TFM_Q8_0, "Q8_0", 32, 34 },     8,  0,  0, 0, TFM__SC_NONE,          0,   0,  0, { 2, 8, 32 },  { 0, 0, 0 } },
+    { { TFM_Q4_0, "Q4_0", 32, 18 },     4,  8,  0, 0, TFM__SC_NONE,          0,   0,  0, { 2, 4, 16 },  { 0, 0, 0 } },
+    { { TFM_Q4_1, "Q4_1", 32, 20 },     4,  0,  0, 1, TFM__SC_NONE,          0,   2,  0, { 4, 4, 16 },  { 0, 0, 0 } },
+    { { TFM_Q5_0, "Q5_0", 32, 22 },     5, 16,  0, 0, TFM__SC_NONE,          0,   0,  0, { 6, 4, 16 },  { 2, 1, 1 } },
+    { { TFM_Q5_1, "Q5_1", 32, 24 },     5,  0,  0, 1, TFM__SC_NONE,          0,   2,  0, { 8, 4, 16 },  { 4, 1, 1 } },
+    { { TFM_Q2_K, "Q2_K", 256, 84 },    2,  0, 16, 2, TFM__SC_NIBBLES,      80,  82,  0, { 16, 2, 32 }, { 0, 0, 0 } },
+    { { TFM_Q3_K, "Q3_K", 256, 110 },   3,  4, 16, 0, TFM__SC_SIGNED6,     108,   0, 96, { 32, 2, 32 }, { 0, 1, 32 } },
+    { { TFM_Q4_K, "Q4_K", 256, 144 },   4,  0, 32, 2, TFM__SC_SIX_SIX,       0,   2,  4, { 16, 4, 32 }, { 0, 0, 0 } },
+    { { TFM_Q5_K, "Q5_K", 256, 176 },   5,  0, 32, 2, TFM__SC_SIX_SIX,       0,   2,  4, { 48, 4, 32 }, { 16, 1, 32 } },
+    { { TFM_Q6_K, "Q6_K", 256, 210 },   6, 32, 16, 0, TFM__SC_INT8,        208,   0, 192, { 0, 4, 64 }, { 128, 2, 32 } }
+};
+
+static const tfm__format *tfm__format_of(int32_t type) {
+    for (int i = 0; i < TFM__N_FORMATS; i++) {
+        if (tfm__formats[i].info.type == type) return &tfm__formats[i];
+    }
+    return NULL;
+}
+
+TFM_API const tfm_type_info *tfm_type_get(int32_t type) {
+    const tfm__format *f = tfm__format_of(type);
+    return f ? &f->info : NULL;
+}
+
+static int tfm__lower(int c) { return c >= 'A' && c <= 'Z' ? c + 32 : c; }
+
+TFM_API const tfm_type_info *tfm_type_find(const char *name) {
+    for (int i = 0; i < TFM__N_FORMATS; i++) {
+        const char *a = tfm__formats[i].info.name, *b = name;
+        while (*a && tfm__lower(*a) == tfm__lower(*b)) a++, b++;
+        if (!*a && !*b) return &tfm__formats[i].info;
+    }
+    return NULL;
+}
+
+/* --- sizes ------------------------------------------------------------------------------------------------------- */
+
+/* Bytes of the codes of one block of a strip, of one sub-block's scales and minima, and of all scales of a block. */
+TFM__INLINE int tfm__code_bytes(const tfm__format *f) { return 2 * f->bits * f->info.block; }
+TFM__INLINE int tfm__sub_bytes(const tfm__format *f) { return f->scale_kind == TFM__SC_SIX_SIX ? 32 : 16; }
+TFM__INLINE int tfm__scale_bytes(const tfm__format *f) {
+    return (f->min ? 64 : 32) + (f->sub ? f->info.block / f->sub * tfm__sub_bytes(f) : 0);
+}
+
+TFM_API size_t tfm_strip_bytes(int32_t type, int64_t cols) {
+    const tfm__format *f = tfm__format_of(type);
+    if (!f || cols < 1 || cols % f->info.block || cols > INT64_MAX / 64) return 0;
+    size_t blocks = (size_t)(cols / f->info.block), n;
+    if ((int64_t)blocks != cols / f->info.block) return 0; /* size_t of 32 bits */
+    size_t block = f->bits ? (size_t)(tfm__code_bytes(f) + tfm__scale_bytes(f)) : (size_t)(16 * f->info.block_bytes);
+    if (!tfm__mul(blocks, block, &n) || n > SIZE_MAX - 63) return 0;
+    return tfm__align64(n);
+}
+
+TFM_API size_t tfm_tensor_bytes(int32_t type, int32_t layout, int64_t rows, int64_t cols) {
+    const tfm__format *f = tfm__format_of(type);
+    size_t n = 0;
+    if (!f || rows < 1 || cols < 1 || rows > INT64_MAX - 15) return 0;
+    if (layout == TFM_TILED) {
+        int64_t strips = (rows + 15) / 16;
+        if ((uint64_t)strips > SIZE_MAX || !tfm__mul(tfm_strip_bytes(type, cols), (size_t)strips, &n)) return 0;
+        return n;
+    }
+    if (layout != TFM_ROWS || f->bits || (uint64_t)cols > SIZE_MAX || (uint64_t)rows > SIZE_MAX) return 0;
+    if (!tfm__mul((size_t)cols, (size_t)f->info.block_bytes, &n) || !tfm__mul(n, (size_t)rows, &n)) return 0;
+    return n;
+}
+
+/* --- float conversions: exact, or to the nearest, ties to even ---------------------------------------------------- */
+
+static float tfm__bits_f32(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
+static uint32_t tfm__f32_bits(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
+
+static float tfm__f16_to_f32(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = (h >> 10) & 31u, m = h & 0x3ffu;
+    if (e == 31) return tfm__bits_f32(sign | 0x7f800000u | m << 13);
+    if (e) return tfm__bits_f32(sign | (e + 112) << 23 | m << 13);
+    float f = (float)m * 5.9604644775390625e-8f; /* subnormal: m * 2^-24 */
+    return sign ? -f : f;
+}
+
+static uint16_t tfm__f32_to_f16(float x) {
+    uint32_t u = tfm__f32_bits(x), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
+    if (a > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | (a >> 13 & 0x3ffu)); /* NaN stays NaN */
+    if (a >= 0x47800000u) return (uint16_t)(sign | 0x7c00u);                     /* 65536 and more */
+    if (a < 0x38800000u) { /* subnormal: 0.5 has the ulp 2^-24, so the addition rounds */
+        return (uint16_t)(sign | (tfm__f32_bits(tfm__bits_f32(a) + 0.5f) - 0x3f000000u));
+    }
+    return (uint16_t)(sign | (a + 0xfffu + (a >> 13 & 1u) - 0x38000000u) >> 13);
+}
+
+static float tfm__bf16_to_f32(uint16_t h) { return tfm__bits_f32((uint32_t)h << 16); }
+
+static uint16_t tfm__f32_to_bf16(float x) {
+    uint32_t u = tfm__f32_bits(x);
+    if ((u & 0x7fffffffu) > 0x7f800000u) return (uint16_t)(u >> 16 | 0x40u);
+    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
+}
+
+/* Element i of an array of a float type. */
+static float tfm__float_get(const void *data, int32_t type, size_t i) {
+    if (type == TFM_F32) return ((const float *)data)[i];
+    uint16_t h = ((const uint16_t *)data)[i];
+    return type == TFM_F16 ? tfm__f16_to_f32(h) : tfm__bf16_to_f32(h);
+}
+static void tfm__float_put(void *data, int32_t type, size_t i, float x) {
+    if (type == TFM_F32) ((float *)data)[i] = x;
+    else ((uint16_t *)data)[i] = type == TFM_F16 ? tfm__f32_to_f16(x) : tfm__f32_to_bf16(x);
+}
+
+/* --- one block of one row, in neutral form ------------------------------------------------------------------------ */
+
+typedef struct tfm__block {
+    uint8_t code[256];
+    uint16_t d, m; /* f16 bits; m is m or dmin */
+    int8_t scale[16];
+    uint8_t minimum[16];
+} tfm__block;
+
+static void tfm__read_plane(uint8_t *code, int n, const uint8_t *src, tfm__plane p, int up) {
+    const int mask = (1 << p.bits) - 1;
+    src += p.offset;
+    for (int i = 0; i < n; src += p.span) {
+        for (int shift = 0; shift < 8; shift += p.bits) {
+            for (int b = 0; b < p.span; b++, i++) code[i] = (uint8_t)(code[i] | ((src[b] >> shift) & mask) << up);
+        }
+    }
+}
+
+static void tfm__read_scales(tfm__block *out, int kind, const uint8_t *s) {
+    for (int i = 0; i < 16; i++) {
+        if (kind == TFM__SC_NIBBLES) {
+            out->scale[i] = (int8_t)(s[i] & 15);
+            out->minimum[i] = (uint8_t)(s[i] >> 4);
+        } else if (kind == TFM__SC_SIGNED6) { /* low nibbles in bytes 0..7, upper two bits in bytes 8..11 */
+            int low = s[i % 8] >> 4 * (i / 8) & 15, high = s[8 + i % 4] >> 2 * (i / 4) & 3;
+            out->scale[i] = (int8_t)((low | high << 4) - 32);
+        } else if (kind == TFM__SC_INT8) {
+            out->scale[i] = (int8_t)s[i];
+        } else if (kind == TFM__SC_SIX_SIX && i < 4) { /* 6 bits each; 4..7 have their upper two bits in bytes 0..7 */
+            out->scale[i] = (int8_t)(s[i] & 63);
+            out->minimum[i] = (uint8_t)(s[i + 4] & 63);
+            out->scale[i + 4] = (int8_t)((s[i + 8] & 15) | (s[i] >> 6) << 4);
+            out->minimum[i + 4] = (uint8_t)(s[i + 8] >> 4 | (s[i + 4] >> 6) << 4);
+        }
+    }
+}
+
+/* From the source form. */
+static void tfm__read_source(tfm__block *out, const tfm__format *f, const uint8_t *src) {
+    const int n = f->info.block;
+    memset(out, 0, sizeof *out);
+    out->d = tfm__le16(src + f->d_at);
+    if (f->min) out->m = tfm__le16(src + f->m_at);
+    tfm__read_plane(out->code, n, src, f->low, 0);
+    if (f->high.bits) tfm__read_plane(out->code, n, src, f->high, f->low.bits);
+    tfm__read_scales(out, f->scale_kind, src + f->scales_at);
+}
+
+/* Q8_0 from 32 floats as its reference does: d = amax / 127 stored as f16, codes from the unrounded d, halves away from
+   zero. A block that is not finite gets codes 0, and a d that makes every value NaN. */
+static void tfm__quantize_q8_0(tfm__block *out, const float *x) {
+    uint32_t amax = 0;
+    for (int i = 0; i < 32; i++) {
+        uint32_t a = tfm__f32_bits(x[i]) & 0x7fffffffu;
+        if (a > amax) amax = a;
+    }
+    const float d = tfm__bits_f32(amax) / 127.0f, inverse = d != 0.0f && amax < 0x7f800000u ? 1.0f / d : 0.0f;
+    out->d = tfm__f32_to_f16(d);
+    for (int i = 0; i < 32; i++) {
+        float v = amax < 0x7f800000u ? x[i] * inverse : 0.0f, a = v < 0.0f ? -v : v;
+        if (!(a <= 127.0f)) a = 127.0f; /* only where 1 / d overflowed */
+        int q = (int)a;
+        if (a - (float)q >= 0.5f) q++;
+        out->code[i] = (uint8_t)(v < 0.0f ? -q : q);
+    }
+}
+
+/* Values of a block: the specification of dequantisation. */
+static void tfm__block_values(float *out, const tfm__format *f, const tfm__block *b) {
+    const float d = tfm__f16_to_f32(b->d), m = tfm__f16_to_f32(b->m);
+    for (int i = 0; i < f->info.block; i++) {
+        float q = (float)(f->bits == 8 ? (int)(int8_t)b->code[i] : (int)b->code[i] - f->zero);
+        float scale = f->sub ? d * (float)b->scale[i / f->sub] : d;
+        float v = scale * q;
+        if (f->min == 1) v = v + m;
+        if (f->min == 2) v = v - m * (float)b->minimum[i / f->sub];
+        out[i] = v;
+    }
+}
+
+/* --- tiles -------------------------------------------------------------------------------------------------------- */
+
+/* Where a field of `bits` of group g lies in its chunks. */
+static void tfm__tile_place(int bits, int g, int *chunk, int *shift) {
+    *chunk = bits == 8 ? g : bits == 4 ? g % 4 : bits == 2 ? g / 4 : 0;
+    *shift = bits == 8 ? 0 : bits == 4 ? 4 * (g / 4) : bits == 2 ? 2 * (g % 4) : g;
+}
+
+/* Adds the field (bits `up`... of each code) of one row to a unit whose bytes were zero, and reads it back. */
+static void tfm__tile_put(uint8_t *unit, int row, const uint8_t *code, int bits, int up) {
+    for (int g = 0; g < 8; g++) {
+        int chunk, shift;
+        tfm__tile_place(bits, g, &chunk, &shift);
+        uint8_t *lane = unit + 64 * chunk + 4 * row;
+        for (int j = 0; j < 4; j++) {
+            lane[j] = (uint8_t)(lane[j] | ((code[4 * g + j] >> up) & ((1 << bits) - 1)) << shift);
+        }
+    }
+}
+static void tfm__tile_get(uint8_t *code, const uint8_t *unit, int row, int bits, int up) {
+    for (int g = 0; g < 8; g++) {
+        int chunk, shift;
+        tfm__tile_place(bits, g, &chunk, &shift);
+        const uint8_t *lane = unit + 64 * chunk + 4 * row;
+        for (int j = 0; j < 4; j++) {
+            code[4 * g + j] = (uint8_t)(code[4 * g + j] | (lane[j] >> shift & ((1 << bits) - 1)) << up);
+        }
+    }
+}
+
+/* Codes and scales of block `b` of a strip of `blocks` blocks. */
+static size_t tfm__codes_at(const tfm__format *f, int64_t b) { return (size_t)b * (size_t)tfm__code_bytes(f); }
+static size_t tfm__scales_at(const tfm__format *f, int64_t blocks, int64_t b) {
+    return tfm__codes_at(f, blocks) + (size_t)b * (size_t)tfm__scale_bytes(f);
+}
+
+static void tfm__write_tile(uint8_t *strip, const tfm__format *f, int64_t blocks, int64_t b, int row, const tfm__block *in) {
+    uint8_t *codes = strip + tfm__codes_at(f, b), *scales = strip + tfm__scales_at(f, blocks, b);
+    for (int u = 0; u < f->info.block / 32; u++) {
+        uint8_t *unit = codes + 64 * f->bits * u;
+        tfm__tile_put(unit, row, in->code + 32 * u, f->low.bits, 0);
+        if (f->high.bits) tfm__tile_put(unit + 64 * f->low.bits, row, in->code + 32 * u, f->high.bits, f->low.bits);
+    }
+    memcpy(scales + 2 * row, &in->d, 2);
+    if (f->min) memcpy(scales + 32 + 2 * row, &in->m, 2);
+    scales += (f->min ? 64 : 32) + row;
+    for (int s = 0; f->sub && s < f->info.block / f->sub; s++, scales += tfm__sub_bytes(f)) {
+        scales[0] = (uint8_t)in->scale[s];
+        if (f->scale_kind == TFM__SC_NIBBLES) scales[0] = (uint8_t)(in->scale[s] | in->minimum[s] << 4);
+        if (f->scale_kind == TFM__SC_SIX_SIX) scales[16] = in->minimum[s];
+    }
+}
+
+static void tfm__read_tile(tfm__block *out, const tfm__format *f, const uint8_t *strip, int64_t blocks, int64_t b, int row) {
+    const uint8_t *codes = strip + tfm__codes_at(f, b), *scales = strip + tfm__scales_at(f, blocks, b);
+    memset(out, 0, sizeof *out);
+    for (int u = 0; u < f->info.block / 32; u++) {
+        const uint8_t *unit = codes + 64 * f->bits * u;
+        tfm__tile_get(out->code + 32 * u, unit, row, f->low.bits, 0);
+        if (f->high.bits) tfm__tile_get(out->code + 32 * u, unit + 64 * f->low.bits, row, f->high.bits, f->low.bits);
+    }
+    memcpy(&out->d, scales + 2 * row, 2);
+    if (f->min) memcpy(&out->m, scales + 32 + 2 * row, 2);
+    scales += (f->min ? 64 : 32) + row;
+    for (int s = 0; f->sub && s < f->info.block / f->sub; s++, scales += tfm__sub_bytes(f)) {
+        const int nibbles = f->scale_kind == TFM__SC_NIBBLES;
+        out->scale[s] = (int8_t)(nibbles ? scales[0] & 15 : scales[0]);
+        if (nibbles) out->minimum[s] = (uint8_t)(scales[0] >> 4);
+        if (f->scale_kind == TFM__SC_SIX_SIX) out->minimum[s] = scales[16];
+    }
+}
+
+/* --- packing and reading rows ------------------------------------------------------------------------------------- */
+
+static void tfm__pack_floats(int32_t dst_type, uint8_t *dst, int32_t src_type, const uint8_t *src, size_t stride,
+                             int n_rows, int64_t cols) {
+    const size_t size = (size_t)tfm_type_get(dst_type)->block_bytes;
+    for (int r = 0; r < n_rows; r++) {
+        const uint8_t *row = src + (size_t)r * stride;
+        for (size_t c = 0; c < (size_t)cols; c++) {
+            const size_t at = 16 * c + (size_t)r;
+            if (dst_type == src_type) memcpy(dst + at * size, row + c * size, size);
+            else tfm__float_put(dst, dst_type, at, tfm__float_get(row, src_type, c));
+        }
+    }
+}
+
+TFM_API tfm_result tfm_pack_strip(int32_t dst_type, void *dst, int32_t src_type, const void *src, size_t src_stride,
+                                  int n_rows, int64_t cols) {
+    const tfm__format *f = tfm__format_of(dst_type), *g = tfm__format_of(src_type);
+    const size_t bytes = tfm_strip_bytes(dst_type, cols);
+    if (!f || !g) return TFM_ERR_UNSUPPORTED;
+    if (!bytes || n_rows < 0 || n_rows > 16) return TFM_ERR_ARG;
+    if (dst_type != src_type && (g->bits || (f->bits && dst_type != TFM_Q8_0))) return TFM_ERR_UNSUPPORTED;
+    memset(dst, 0, bytes);
+    if (!f->bits) {
+        tfm__pack_floats(dst_type, (uint8_t *)dst, src_type, (const uint8_t *)src, src_stride, n_rows, cols);
+        return TFM_OK;
+    }
+    const int64_t blocks = cols / f->info.block;
+    tfm__block block;
+    memset(&block, 0, sizeof block);
+    for (int64_t b = 0; b < blocks; b++) {
+        for (int r = 0; r < n_rows; r++) {
+            const uint8_t *row = (const uint8_t *)src + (size_t)r * src_stride;
+            if (g->bits) {
+                tfm__read_source(&block, f, row + (size_t)b * (size_t)f->info.block_bytes);
+            } else {
+                float x[32];
+                for (int i = 0; i < 32; i++) x[i] = tfm__float_get(row, src_type, (size_t)(32 * b + i));
+                tfm__quantize_q8_0(&block, x);
+            }
+            tfm__write_tile((uint8_t *)dst, f, blocks, b, r, &block);
+        }
+    }
+    return TFM_OK;
+}
+
+TFM_API tfm_result tfm_pack(int32_t dst_type, void *dst, int32_t src_type, const void *src, int64_t rows, int64_t cols) {
+    const tfm_type_info *s = tfm_type_get(src_type);
+    if (!s || !tfm_type_get(dst_type)) return TFM_ERR_UNSUPPORTED;
+    if (!tfm_tensor_bytes(dst_type, TFM_TILED, rows, cols) || cols % s->block) return TFM_ERR_ARG;
+    const size_t strip = tfm_strip_bytes(dst_type, cols), stride = (size_t)(cols / s->block) * (size_t)s->block_bytes;
+    for (int64_t r = 0; r < rows; r += 16) {
+        tfm_result code = tfm_pack_strip(dst_type, (uint8_t *)dst + (size_t)(r / 16) * strip, src_type,
+                                         (const uint8_t *)src + (size_t)r * stride, stride,
+                                         (int)(rows - r < 16 ? rows - r : 16), cols);
+        if (code) return code;
+    }
+    return TFM_OK;
+}
+
+TFM_API void tfm_tensor_row(const tfm_tensor *t, int64_t row, float *out) {
+    const tfm__format *f = tfm__format_of(t->type);
+    const size_t cols = (size_t)t->cols;
+    if (t->layout == TFM_ROWS) {
+        for (size_t c = 0; c < cols; c++) out[c] = tfm__float_get(t->data, t->type, (size_t)row * cols + c);
+        return;
+    }
+    const uint8_t *strip = (const uint8_t *)t->data + (size_t)(row / 16) * tfm_strip_bytes(t->type, t->cols);
+    const int lane = (int)(row % 16);
+    if (!f->bits) {
+        for (size_t c = 0; c < cols; c++) out[c] = tfm__float_get(strip, t->type, 16 * c + (size_t)lane);
+        return;
+    }
+    const int64_t blocks = t->cols / f->info.block;
+    tfm__block block;
+    for (int64_t b = 0; b < blocks; b++) {
+        tfm__read_tile(&block, f, strip, blocks, b, lane);
+        tfm__block_values(out + b * f->info.block, f, &block);
+    }
+}
+
+TFM_API size_t tfm_q8_row_bytes(int64_t cols) {
+    /* cols codes, cols/32 floats, cols/16 int16 sums */
+    if (cols < 32 || cols % 32 || (uint64_t)cols > SIZE_MAX / 2) return 0;
+    return tfm__align64((size_t)cols + (size_t)cols / 8 + (size_t)cols / 8);
+}
+
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__) && !defined(__TINYC__)
+#pragma GCC pop_options
+#endif
+/* ====================================================================================================================
+   [B4] THREADS: the one place that owns them. Work is cut into n_threads contiguous parts of the item range; which part
+   an item falls into never changes a bit of its result.
+   ================================================================================================================= */
+
+typedef struct tfm__workers { int32_t n_threads; tfm_parallel parallel; } tfm__workers;
+
+typedef struct tfm__for_job {
+    void (*fn)(void *ctx, int thread, int64_t first, int64_t last);
+    void *ctx;
+    int64_t items;
+    int parts;
+} tfm__for_job;
+
+static void tfm__for_part(void *arg, int index) {
+    const tfm__for_job *j = (const tfm__for_job *)arg;
+    const int64_t first = j->items * index / j->parts, last = j->items * (index + 1) / j->parts;
+    if (first < last) j->fn(j->ctx, index, first, last);
+}
+
+/* fn(ctx, thread, first, last) over [0, items), cut into at most n_threads parts; returns when all are done. */
+static void tfm__for(const tfm__workers *w, int64_t items, void (*fn)(void *, int, int64_t, int64_t), void *ctx) {
+    if (w->n_threads <= 1 || items <= 1) {
+        if (items > 0) fn(ctx, 0, 0, items);
+        return;
+    }
+    tfm__for_job job;
+    job.fn = fn;
+    job.ctx = ctx;
+    job.items = items;
+    job.parts = items < w->n_threads ? (int)items : w->n_threads;
+    if (w->parallel.run) {
+        w->parallel.run(w->parallel.user, tfm__for_part, &job, job.parts);
+        return;
+    }
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(job.parts) schedule(static, 1)
+#endif
+    for (int i = 0; i < job.parts; i++) tfm__for_part(&job, i);
+}
+
+/* ====================================================================================================================
+   [B5] DESCRIPTION: fields, roles, shapes, checks. Everything that is known about an architecture is in these tables.
+   ================================================================================================================= */
+
+#define TFM__CONFIG_FIELD(key, kind, member, name) \
+    { key, kind, 1, (uint32_t)offsetof(tfm_config, member), (uint32_t)(sizeof(((tfm_config *)0)->member) / 4), name }
+#define TFM__BLOCK_FIELD(key, kind, member, name) \
+    { key, kind, 1, (uint32_t)offsetof(tfm_block, member), (uint32_t)(sizeof(((tfm_block *)0)->member) / 4), name }
+
+static const tfm_field tfm__config_fields[] = {
+    TFM__CONFIG_FIELD(16, 1, n_layers, "n_layers"),
+    TFM__CONFIG_FIELD(17, 1, d_model, "d_model"),
+    TFM__CONFIG_FIELD(18, 1, n_vocab, "n_vocab"),
+    TFM__CONFIG_FIELD(19, 1, n_ctx, "n_ctx"),
+    TFM__CONFIG_FIELD(20, 2, embed_scale, "embed_scale"),
+    TFM__CONFIG_FIELD(21, 1, pos_kind, "pos_kind"),
+    TFM__CONFIG_FIELD(22, 1, pos_offset, "pos_offset"),
+    TFM__CONFIG_FIELD(23, 1, norm_kind, "norm_kind"),
+    TFM__CONFIG_FIELD(24, 2, norm_eps, "norm_eps"),
+    TFM__CONFIG_FIELD(25, 2, norm_offset, "norm_offset"),
+    TFM__CONFIG_FIELD(26, 1, norm_bias, "norm_bias"),
+    TFM__CONFIG_FIELD(27, 1, norm_no_weight, "norm_no_weight"),
+    TFM__CONFIG_FIELD(28, 1, tied, "tied"),
+    TFM__CONFIG_FIELD(29, 1, head_bias, "head_bias"),
+    TFM__CONFIG_FIELD(30, 2, logit_scale, "logit_scale"),
+    TFM__CONFIG_FIELD(31, 2, logit_softcap, "logit_softcap"),
+    TFM__CONFIG_FIELD(32, 1, bos, "bos"),
+    TFM__CONFIG_FIELD(33, 1, n_eos, "n_eos"),
+    TFM__CONFIG_FIELD(34, 3, eos, "eos"),
+};
+
+static const tfm_field tfm__block_fields[] = {
+    TFM__BLOCK_FIELD(64, 1, norm_kind, "norm_kind"),
+    TFM__BLOCK_FIELD(65, 1, norm_place, "norm_place"),
+    TFM__BLOCK_FIELD(66, 2, norm_eps, "norm_eps"),
+    TFM__BLOCK_FIELD(67, 2, norm_offset, "norm_offset"),
+    TFM__BLOCK_FIELD(68, 1, norm_no_weight, "norm_no_weight"),
+    TFM__BLOCK_FIELD(69, 1, residual, "residual"),
+    TFM__BLOCK_FIELD(70, 2, residual_scale, "residual_scale"),
+    TFM__BLOCK_FIELD(71, 1, bias, "bias"),
+    TFM__BLOCK_FIELD(80, 1, attn_kind, "attn_kind"),
+    TFM__BLOCK_FIELD(81, 1, mask, "mask"),
+    TFM__BLOCK_FIELD(82, 1, n_heads, "n_heads"),
+    TFM__BLOCK_FIELD(83, 1, n_kv_heads, "n_kv_heads"),
+    TFM__BLOCK_FIELD(84, 1, head_dim, "head_dim"),
+    TFM__BLOCK_FIELD(85, 2, attn_scale, "attn_scale"),
+    TFM__BLOCK_FIELD(86, 2, attn_softcap, "attn_softcap"),
+    TFM__BLOCK_FIELD(87, 1, window, "window"),
+    TFM__BLOCK_FIELD(88, 1, qk_norm, "qk_norm"),
+    TFM__BLOCK_FIELD(89, 1, qk_norm_kind, "qk_norm_kind"),
+    TFM__BLOCK_FIELD(90, 2, qk_norm_eps, "qk_norm_eps"),
+    TFM__BLOCK_FIELD(91, 2, qk_norm_offset, "qk_norm_offset"),
+    TFM__BLOCK_FIELD(112, 1, rope_style, "rope_style"),
+    TFM__BLOCK_FIELD(113, 1, rope_dims, "rope_dims"),
+    TFM__BLOCK_FIELD(114, 1, rope_scaling, "rope_scaling"),
+    TFM__BLOCK_FIELD(115, 2, rope_theta, "rope_theta"),
+    TFM__BLOCK_FIELD(116, 2, rope_factor, "rope_factor"),
+    TFM__BLOCK_FIELD(117, 2, rope_low, "rope_low"),
+    TFM__BLOCK_FIELD(118, 2, rope_high, "rope_high"),
+    TFM__BLOCK_FIELD(119, 2, rope_attn_factor, "rope_attn_factor"),
+    TFM__BLOCK_FIELD(120, 2, rope_mscale, "rope_mscale"),
+    TFM__BLOCK_FIELD(121, 2, rope_mscale_all, "rope_mscale_all"),
+    TFM__BLOCK_FIELD(122, 1, rope_ctx_orig, "rope_ctx_orig"),
+    TFM__BLOCK_FIELD(123, 1, rope_ctx_max, "rope_ctx_max"),
+    TFM__BLOCK_FIELD(124, 1, rope_no_truncate, "rope_no_truncate"),
+    TFM__BLOCK_FIELD(144, 1, ffn_kind, "ffn_kind"),
+    TFM__BLOCK_FIELD(145, 1, ffn_act, "ffn_act"),
+    TFM__BLOCK_FIELD(146, 1, ffn_gated, "ffn_gated"),
+    TFM__BLOCK_FIELD(147, 1, d_ff, "d_ff"),
+};
+
+#define TFM__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+TFM_API const tfm_field *tfm_config_fields(int *n) {
+    *n = TFM__COUNT(tfm__config_fields);
+    return tfm__config_fields;
+}
+
+TFM_API const tfm_field *tfm_block_fields(int *n) {
+    *n = TFM__COUNT(tfm__block_fields);
+    return tfm__block_fields;
+}
+
+/* Enum fields: the number of values, and their names in order. A value at or past the count is refused on opening. */
+typedef struct tfm__enum_row { const char *field; int32_t count; const char *names; } tfm__enum_row;
+static const tfm__enum_row tfm__enums[] = {
+    {"norm_kind", 4, "none\0rms\0layer\0l2\0"},
+    {"norm_place", 4, "pre\0post-branch\0sandwich\0post-add\0"},
+    {"residual", 3, "sequential\0parallel-1\0parallel-2\0"},
+    {"attn_kind", 1, "plain\0"},
+    {"mask", 1, "causal\0"},
+    {"qk_norm", 3, "none\0per-head\0full-width\0"},
+    {"qk_norm_kind", 4, "none\0rms\0layer\0l2\0"},
+    {"rope_style", 3, "none\0half-split\0interleaved\0"},
+    {"rope_scaling", 7, "plain\0linear\0dynamic\0yarn\0long\0bands\0factors\0"},
+    {"ffn_kind", 1, "dense\0"},
+    {"ffn_act", 8, "none\0relu\0relu2\0gelu-erf\0gelu-tanh\0gelu-quick\0silu\0sigmoid\0"},
+    {"pos_kind", 2, "none\0learned\0"},
+};
+
+static const tfm__enum_row *tfm__enum_find(const char *field) {
+    for (int i = 0; i < TFM__COUNT(tfm__enums); i++)
+        if (!strcmp(tfm__enums[i].field, field)) return &tfm__enums[i];
+    return NULL;
+}
+
+TFM_API const char *tfm_field_value_name(const char *field, int32_t value) {
+    const tfm__enum_row *e = tfm__enum_find(field);
+    if (!e || value < 0 || value >= e->count) return NULL;
+    const char *name = e->names;
+    while (value--) name += strlen(name) + 1;
+    return name;
+}
+
+static int32_t tfm__field_int(const void *base, const tfm_field *f) {
+    int32_t v;
+    memcpy(&v, (const char *)base + f->offset, 4);
+    return v;
+}
+
+static float tfm__field_float(const void *base, const tfm_field *f) {
+    float v;
+    memcpy(&v, (const char *)base + f->offset, 4);
+    return v;
+}
+
+/* Checks that hold for every field alone: enums known, floats finite, integers not negative (ids may be -1). */
+static tfm_result tfm__check_fields(const void *base, const tfm_field *fields, int n, const char *where, tfm_error *err) {
+    for (int i = 0; i < n; i++) {
+        const tfm_field *f = &fields[i];
+        const tfm__enum_row *e = tfm__enum_find(f->name);
+        if (f->kind == 2) {
+            const float v = tfm__field_float(base, f);
+            if (!(v > -1e30f && v < 1e30f)) return tfm__fail(err, TFM_ERR_FORMAT, "%s%s is not a finite number", where, f->name);
+        } else if (f->kind == 1) {
+            const int32_t v = tfm__field_int(base, f), least = strcmp(f->name, "bos") ? 0 : -1;
+            if (v < least) return tfm__fail(err, TFM_ERR_FORMAT, "%s%s is negative (%d)", where, f->name, (int)v);
+            if (e && v >= e->count)
+                return tfm__fail(err, TFM_ERR_UNSUPPORTED, "%s%s has the unknown value %d", where, f->name, (int)v);
+        }
+    }
+    return TFM_OK;
+}
+
+#define TFM__NEED(condition, ...) do { if (!(condition)) return tfm__fail(err, TFM_ERR_FORMAT, __VA_ARGS__); } while (0)
+
+static tfm_result tfm__check_rope(const tfm_block *b, int i, tfm_error *err) {
+    if (!b->rope_style) return TFM_OK;
+    const int32_t dims = b->rope_dims ? b->rope_dims : b->head_dim;
+    TFM__NEED(dims <= b->head_dim && dims % 2 == 0, "block %d: rope_dims %d must be even and at most head_dim %d", i,
+              (int)dims, (int)b->head_dim);
+    TFM__NEED(b->rope_theta > 0, "block %d: rope_theta must be above 0", i);
+    if (b->rope_scaling == TFM_ROPE_LINEAR || b->rope_scaling == TFM_ROPE_DYNAMIC || b->rope_scaling == TFM_ROPE_BANDS ||
+        b->rope_scaling == TFM_ROPE_YARN)
+        TFM__NEED(b->rope_factor > 0, "block %d: rope_factor must be above 0", i);
+    if (b->rope_scaling == TFM_ROPE_BANDS) {
+        TFM__NEED(b->rope_low > 0 && b->rope_high > b->rope_low, "block %d: rope_high must be above rope_low above 0", i);
+        TFM__NEED(b->rope_ctx_orig > 0, "block %d: rope_ctx_orig is missing", i);
+    }
+    if (b->rope_scaling == TFM_ROPE_YARN || b->rope_scaling == TFM_ROPE_LONG)
+        TFM__NEED(b->rope_ctx_orig > 0, "block %d: rope_ctx_orig is missing", i);
+    if (b->rope_scaling == TFM_ROPE_YARN)
+        TFM__NEED(b->rope_low > 0 && b->rope_high > 0 && b->rope_theta > 1, "block %d: YaRN needs its betas above 0 and theta above 1", i);
+    if (b->rope_scaling == TFM_ROPE_DYNAMIC) TFM__NEED(b->rope_ctx_max > 0 && dims > 2, "block %d: dynamic RoPE needs rope_ctx_max", i);
+    return TFM_OK;
+}
+
+static tfm_result tfm__check_block(const tfm_block *b, int i, tfm_error *err) {
+    char where[24];
+    size_t n = tfm__append(where, sizeof where, 0, "block ", 6);
+    n = tfm__append_int(where, sizeof where, n, i);
+    tfm__append(where, sizeof where, n, ": ", 2);
+    const tfm_result r = tfm__check_fields(b, tfm__block_fields, TFM__COUNT(tfm__block_fields), where, err);
+    if (r) return r;
+    TFM__NEED(b->n_heads >= 1 && b->n_heads <= 4096, "block %d: n_heads %d is out of range", i, (int)b->n_heads);
+    TFM__NEED(b->n_kv_heads >= 1 && b->n_heads % b->n_kv_heads == 0, "block %d: n_heads %d is no multiple of n_kv_heads %d", i,
+              (int)b->n_heads, (int)b->n_kv_heads);
+    TFM__NEED(b->head_dim >= 1 && b->head_dim <= 1024, "block %d: head_dim %d is out of range (1 to 1024)", i, (int)b->head_dim);
+    TFM__NEED(b->d_ff >= 1 && b->d_ff <= 1 << 24, "block %d: d_ff %d is out of range", i, (int)b->d_ff);
+    TFM__NEED(b->norm_eps >= 0 && b->qk_norm_eps >= 0, "block %d: a norm's eps is negative", i);
+    TFM__NEED(b->attn_softcap >= 0 && b->attn_scale >= 0, "block %d: attention scale or soft-cap is negative", i);
+    TFM__NEED(b->residual == TFM_RESIDUAL_SEQUENTIAL || b->norm_place == TFM_PLACE_PRE,
+              "block %d: a parallel residual needs norm_place pre", i);
+    if (b->norm_kind == TFM_NORM_L2 || b->qk_norm_kind == TFM_NORM_L2)
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "block %d: L2 norms are not built yet", i);
+    TFM__NEED(!b->qk_norm || b->qk_norm_kind != TFM_NORM_NONE, "block %d: qk_norm without qk_norm_kind", i);
+    return tfm__check_rope(b, i, err);
+}
+
+TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err) {
+    if (!c || c->size != sizeof *c) return tfm__fail(err, TFM_ERR_ARG, "config: size must be sizeof(tfm_config)");
+    tfm_result r = tfm__check_fields(c, tfm__config_fields, TFM__COUNT(tfm__config_fields), "", err);
+    if (r) return r;
+    TFM__NEED(c->n_layers >= 1 && c->n_layers <= 4096, "n_layers %d is out of range (1 to 4096)", (int)c->n_layers);
+    TFM__NEED(c->d_model >= 1 && c->d_model <= 1 << 20, "d_model %d is out of range", (int)c->d_model);
+    TFM__NEED(c->n_vocab >= 1 && c->n_vocab <= 1 << 26, "n_vocab %d is out of range", (int)c->n_vocab);
+    TFM__NEED(c->n_ctx >= 1, "n_ctx must be at least 1");
+    TFM__NEED(c->n_blocks >= 1 && c->n_blocks <= 255 && c->blocks, "n_blocks %d is out of range (1 to 255)", (int)c->n_blocks);
+    TFM__NEED(c->pos_offset <= 1 << 20, "pos_offset %d is out of range", (int)c->pos_offset);
+    TFM__NEED(c->norm_eps >= 0 && c->logit_softcap >= 0, "norm_eps or logit_softcap is negative");
+    TFM__NEED(c->norm_kind != TFM_NORM_L2, "norm_kind l2 is not built yet");
+    TFM__NEED(c->n_eos >= 0 && c->n_eos <= 16, "n_eos %d is out of range (0 to 16)", (int)c->n_eos);
+    for (int i = 0; c->layer_block && i < c->n_layers; i++)
+        TFM__NEED(c->layer_block[i] < c->n_blocks, "layer %d names block %d of %d", i, (int)c->layer_block[i], (int)c->n_blocks);
+    for (int i = 0; i < c->n_blocks; i++)
+        if ((r = tfm__check_block(&c->blocks[i], i, err)) != TFM_OK) return r;
+    return TFM_OK;
+}
+
+/* --- roles and shapes --- */
+
+enum { TFM__DIM_1, TFM__DIM_MODEL, TFM__DIM_VOCAB, TFM__DIM_POS, TFM__DIM_Q, TFM__DIM_KV, TFM__DIM_QNORM, TFM__DIM_KNORM,
+       TFM__DIM_FF, TFM__DIM_ROPE };
+enum { TFM__IF_ALWAYS, TFM__IF_POS, TFM__IF_OUT_NORM, TFM__IF_OUT_NORM_B, TFM__IF_UNTIED, TFM__IF_HEAD_B, TFM__IF_FACTORS,
+       TFM__IF_LONG, TFM__IF_PRE, TFM__IF_PRE_B, TFM__IF_POST, TFM__IF_POST_B, TFM__IF_PRE_FFN, TFM__IF_PRE_FFN_B,
+       TFM__IF_QK_NORM, TFM__IF_GATED, TFM__IF_BIAS };
+
+/* role · name · rows · cols · condition · bias bit (for TFM__IF_BIAS) */
+typedef struct tfm__role_row { int32_t role; const char *name; uint8_t rows, cols, when; uint8_t bias; } tfm__role_row;
+static const tfm__role_row tfm__roles[] = {
+    {TFM_ROLE_EMBED, "token_embd.weight", TFM__DIM_VOCAB, TFM__DIM_MODEL, TFM__IF_ALWAYS, 0},
+    {TFM_ROLE_POS_EMBED, "position_embd.weight", TFM__DIM_POS, TFM__DIM_MODEL, TFM__IF_POS, 0},
+    {TFM_ROLE_OUT_NORM, "output_norm.weight", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_OUT_NORM, 0},
+    {TFM_ROLE_OUT_NORM_B, "output_norm.bias", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_OUT_NORM_B, 0},
+    {TFM_ROLE_HEAD, "output.weight", TFM__DIM_VOCAB, TFM__DIM_MODEL, TFM__IF_UNTIED, 0},
+    {TFM_ROLE_HEAD_B, "output.bias", TFM__DIM_1, TFM__DIM_VOCAB, TFM__IF_HEAD_B, 0},
+    {TFM_ROLE_ROPE_FACTORS, "rope_freqs.weight", TFM__DIM_1, TFM__DIM_ROPE, TFM__IF_FACTORS, 0},
+    {TFM_ROLE_ROPE_FACTORS_LONG, "rope_freqs_long.weight", TFM__DIM_1, TFM__DIM_ROPE, TFM__IF_LONG, 0},
+    {TFM_ROLE_ATTN_NORM, "attn_norm.weight", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_PRE, 0},
+    {TFM_ROLE_ATTN_NORM_B, "attn_norm.bias", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_PRE_B, 0},
+    {TFM_ROLE_ATTN_POST_NORM, "post_attention_norm.weight", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_POST, 0},
+    {TFM_ROLE_ATTN_POST_NORM_B, "post_attention_norm.bias", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_POST_B, 0},
+    {TFM_ROLE_Q, "attn_q.weight", TFM__DIM_Q, TFM__DIM_MODEL, TFM__IF_ALWAYS, 0},
+    {TFM_ROLE_K, "attn_k.weight", TFM__DIM_KV, TFM__DIM_MODEL, TFM__IF_ALWAYS, 0},
+    {TFM_ROLE_V, "attn_v.weight", TFM__DIM_KV, TFM__DIM_MODEL, TFM__IF_ALWAYS, 0},
+    {TFM_ROLE_O, "attn_output.weight", TFM__DIM_MODEL, TFM__DIM_Q, TFM__IF_ALWAYS, 0},
+    {TFM_ROLE_Q_B, "attn_q.bias", TFM__DIM_1, TFM__DIM_Q, TFM__IF_BIAS, TFM_BIAS_Q},
+    {TFM_ROLE_K_B, "attn_k.bias", TFM__DIM_1, TFM__DIM_KV, TFM__IF_BIAS, TFM_BIAS_K},
+    {TFM_ROLE_V_B, "attn_v.bias", TFM__DIM_1, TFM__DIM_KV, TFM__IF_BIAS, TFM_BIAS_V},
+    {TFM_ROLE_O_B, "attn_output.bias", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_BIAS, TFM_BIAS_O},
+    {TFM_ROLE_Q_NORM, "attn_q_norm.weight", TFM__DIM_1, TFM__DIM_QNORM, TFM__IF_QK_NORM, 0},
+    {TFM_ROLE_K_NORM, "attn_k_norm.weight", TFM__DIM_1, TFM__DIM_KNORM, TFM__IF_QK_NORM, 0},
+    {TFM_ROLE_FFN_NORM, "ffn_norm.weight", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_PRE_FFN, 0},
+    {TFM_ROLE_FFN_NORM_B, "ffn_norm.bias", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_PRE_FFN_B, 0},
+    {TFM_ROLE_FFN_POST_NORM, "post_ffw_norm.weight", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_POST, 0},
+    {TFM_ROLE_FFN_POST_NORM_B, "post_ffw_norm.bias", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_POST_B, 0},
+    {TFM_ROLE_GATE, "ffn_gate.weight", TFM__DIM_FF, TFM__DIM_MODEL, TFM__IF_GATED, 0},
+    {TFM_ROLE_UP, "ffn_up.weight", TFM__DIM_FF, TFM__DIM_MODEL, TFM__IF_ALWAYS, 0},
+    {TFM_ROLE_DOWN, "ffn_down.weight", TFM__DIM_MODEL, TFM__DIM_FF, TFM__IF_ALWAYS, 0},
+    {TFM_ROLE_GATE_B, "ffn_gate.bias", TFM__DIM_1, TFM__DIM_FF, TFM__IF_BIAS, TFM_BIAS_GATE},
+    {TFM_ROLE_UP_B, "ffn_up.bias", TFM__DIM_1, TFM__DIM_FF, TFM__IF_BIAS, TFM_BIAS_UP},
+    {TFM_ROLE_DOWN_B, "ffn_down.bias", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_BIAS, TFM_BIAS_DOWN},
+};
+
+static const tfm__role_row *tfm__role_find(int32_t role) {
+    for (int i = 0; i < TFM__COUNT(tfm__roles); i++)
+        if (tfm__roles[i].role == role) return &tfm__roles[i];
+    return NULL;
+}
+
+static const tfm_block *tfm__layer(const tfm_config *c, int32_t layer) {
+    return &c->blocks[c->layer_block ? c->layer_block[layer] : 0];
+}
+
+static int32_t tfm__rope_dims(const tfm_block *b) { return b->rope_dims ? b->rope_dims : b->head_dim; }
+
+/* The first block whose RoPE uses factor vectors; they are shared by all that do. */
+static const tfm_block *tfm__factor_block(const tfm_config *c, int only_long) {
+    for (int i = 0; i < c->n_blocks; i++) {
+        const tfm_block *b = &c->blocks[i];
+        if (b->rope_style && (b->rope_scaling == TFM_ROPE_LONG || (!only_long && b->rope_scaling == TFM_ROPE_FACTORS))) return b;
+    }
+    return NULL;
+}
+
+static int tfm__role_present(const tfm_config *c, const tfm_block *b, const tfm__role_row *r) {
+    const int weights = b && b->norm_kind != TFM_NORM_NONE && !b->norm_no_weight;
+    const int biases = b && b->norm_kind == TFM_NORM_LAYER && (b->bias & TFM_BIAS_NORM);
+    const int pre = b && (b->norm_place == TFM_PLACE_PRE || b->norm_place == TFM_PLACE_SANDWICH);
+    const int post = b && b->norm_place != TFM_PLACE_PRE;
+    const int own_ffn_norm = b && b->residual != TFM_RESIDUAL_PARALLEL_1;
+    switch (r->when) {
+        case TFM__IF_ALWAYS: return 1;
+        case TFM__IF_POS: return c->pos_kind == TFM_POS_LEARNED;
+        case TFM__IF_OUT_NORM: return c->norm_kind != TFM_NORM_NONE && !c->norm_no_weight;
+        case TFM__IF_OUT_NORM_B: return c->norm_kind == TFM_NORM_LAYER && c->norm_bias;
+        case TFM__IF_UNTIED: return !c->tied;
+        case TFM__IF_HEAD_B: return c->head_bias != 0;
+        case TFM__IF_FACTORS: return tfm__factor_block(c, 0) != NULL;
+        case TFM__IF_LONG: return tfm__factor_block(c, 1) != NULL;
+        case TFM__IF_PRE: return weights && pre;
+        case TFM__IF_PRE_B: return biases && pre;
+        case TFM__IF_POST: return weights && post;
+        case TFM__IF_POST_B: return biases && post;
+        case TFM__IF_PRE_FFN: return weights && pre && own_ffn_norm;
+        case TFM__IF_PRE_FFN_B: return biases && pre && own_ffn_norm;
+        case TFM__IF_QK_NORM: return b && b->qk_norm != TFM_QKNORM_NONE;
+        case TFM__IF_GATED: return b && b->ffn_gated;
+        case TFM__IF_BIAS: return b && (b->bias & r->bias);
+        default: return 0;
+    }
+}
+
+static int64_t tfm__role_dim(const tfm_config *c, const tfm_block *b, int dim) {
+    switch (dim) {
+        case TFM__DIM_MODEL: return c->d_model;
+        case TFM__DIM_VOCAB: return c->n_vocab;
+        case TFM__DIM_POS: return (int64_t)c->n_ctx + c->pos_offset;
+        case TFM__DIM_Q: return (int64_t)b->n_heads * b->head_dim;
+        case TFM__DIM_KV: return (int64_t)b->n_kv_heads * b->head_dim;
+        case TFM__DIM_QNORM: return b->qk_norm == TFM_QKNORM_HEAD ? b->head_dim : (int64_t)b->n_heads * b->head_dim;
+        case TFM__DIM_KNORM: return b->qk_norm == TFM_QKNORM_HEAD ? b->head_dim : (int64_t)b->n_kv_heads * b->head_dim;
+        case TFM__DIM_FF: return b->d_ff;
+        case TFM__DIM_ROPE: return tfm__rope_dims(tfm__factor_block(c, 0)) / 2;
+        default: return 1;
+    }
+}
+
+TFM_API int tfm_role_shape(const tfm_config *c, int32_t layer, int32_t role, int64_t *rows, int64_t *cols, int *optional) {
+    const tfm__role_row *r = tfm__role_find(role);
+    const int global = role < TFM_ROLE_ATTN_NORM;
+    if (!r || global != (layer < 0) || layer >= c->n_layers) return 0;
+    const tfm_block *b = global ? NULL : tfm__layer(c, layer);
+    if (!tfm__role_present(c, b, r)) return 0;
+    *rows = tfm__role_dim(c, b, r->rows);
+    *cols = tfm__role_dim(c, b, r->cols);
+    *optional = 0;
+    return 1;
+}
+
+TFM_API const char *tfm_role_name(int32_t role) {
+    const tfm__role_row *r = tfm__role_find(role);
+    return r ? r->name : NULL;
+}
+
+TFM_API char *tfm_weight_name(int32_t stack, int32_t layer, int32_t role, int32_t expert, char *buf, size_t n) {
+    const char *name = tfm_role_name(role);
+    size_t at = 0;
+    buf[0] = 0;
+    if (stack == TFM_STACK_ENCODER) at = tfm__append(buf, n, at, "enc.", 4);
+    if (layer >= 0) {
+        at = tfm__append(buf, n, at, "blk.", 4);
+        at = tfm__append_int(buf, n, at, layer);
+        at = tfm__append(buf, n, at, ".", 1);
+    }
+    at = tfm__append(buf, n, at, name ? name : "?", name ? strlen(name) : 1);
+    if (expert >= 0) {
+        at = tfm__append(buf, n, at, ".", 1);
+        tfm__append_int(buf, n, at, expert);
+    }
+    return buf;
+}
+
+/* --- records: the description as bytes --- */
+
+typedef struct tfm__writer { uint8_t *data; size_t cap, n; } tfm__writer;
+
+static void tfm__put(tfm__writer *w, uint64_t value, int bytes) {
+    for (int i = 0; i < bytes; i++, w->n++)
+        if (w->data && w->n < w->cap) w->data[w->n] = (uint8_t)(value >> (8 * i));
+}
+
+static void tfm__put_head(tfm__writer *w, int key, int kind, int required, size_t bytes) {
+    tfm__put(w, (uint64_t)key, 2);
+    tfm__put(w, (uint64_t)kind, 1);
+    tfm__put(w, (uint64_t)required, 1);
+    tfm__put(w, bytes, 4);
+}
+
+static void tfm__put_pad(tfm__writer *w) { while (w->n % 8) tfm__put(w, 0, 1); }
+
+static void tfm__put_fields(tfm__writer *w, const void *base, const tfm_field *fields, int n) {
+    for (int i = 0; i < n; i++) {
+        const tfm_field *f = &fields[i];
+        uint32_t any = 0, word;
+        for (uint32_t k = 0; k < f->count; k++) {
+            memcpy(&word, (const char *)base + f->offset + 4 * k, 4);
+            any |= word;
+        }
+        if (!any) continue;
+        tfm__put_head(w, f->key, f->kind, f->required, (size_t)f->count * 4);
+        for (uint32_t k = 0; k < f->count; k++) {
+            memcpy(&word, (const char *)base + f->offset + 4 * k, 4);
+            tfm__put(w, word, 4);
+        }
+        tfm__put_pad(w);
+    }
+}
+
+TFM_API size_t tfm_config_encode(const tfm_config *c, void *buf, size_t cap) {
+    tfm__writer w = {NULL, 0, 0};
+    for (int pass = 0; pass < 2; pass++) {
+        w.n = 0;
+        tfm__put_fields(&w, c, tfm__config_fields, TFM__COUNT(tfm__config_fields));
+        if (c->layer_block) {
+            tfm__put_head(&w, TFM_KEY_LAYER_BLOCK, 4, 1, (size_t)c->n_layers);
+            for (int i = 0; i < c->n_layers; i++) tfm__put(&w, c->layer_block[i], 1);
+            tfm__put_pad(&w);
+        }
+        for (int i = 0; i < c->n_blocks; i++) {
+            tfm__put_head(&w, TFM_KEY_BLOCK, 4, 1, 0);
+            tfm__put_fields(&w, &c->blocks[i], tfm__block_fields, TFM__COUNT(tfm__block_fields));
+        }
+        if (!buf || w.n > cap) break;
+        w.data = (uint8_t *)buf;
+        w.cap = cap;
+    }
+    return w.n;
+}
+
+/* Stores one record into the struct its table describes; unknown keys are an error only if required. */
+static tfm_result tfm__read_field(void *base, const tfm_field *fields, int n, uint16_t key, int required, const uint8_t *p,
+                                  size_t bytes, tfm_error *err) {
+    for (int i = 0; i < n; i++) {
+        const tfm_field *f = &fields[i];
+        if (f->key != key) continue;
+        if (bytes != (size_t)f->count * 4)
+            return tfm__fail(err, TFM_ERR_FORMAT, "description: %s has %l bytes", f->name, (int64_t)bytes);
+        for (uint32_t k = 0; k < f->count; k++) {
+            const uint32_t word = tfm__le32(p + 4 * k);
+            memcpy((char *)base + f->offset + 4 * k, &word, 4);
+        }
+        return TFM_OK;
+    }
+    if (!required) return TFM_OK;
+    return tfm__fail(err, TFM_ERR_UNSUPPORTED, "description: key %d is unknown to this version and required", (int)key);
+}
+
+/* Decodes the records into c, blocks (room for n_blocks) and layer_block (room for n_layers); with blocks NULL it only
+   reads the global fields and counts the blocks. */
+static tfm_result tfm__config_decode(const uint8_t *data, size_t size, tfm_config *c, tfm_block *blocks, uint8_t *layer_block,
+                                     tfm_error *err) {
+    tfm__cursor cur = {data, size, 0, 0};
+    tfm_block ignored;
+    int32_t n_blocks = 0;
+    memset(c, 0, sizeof *c);
+    c->size = sizeof *c;
+    while (cur.pos < cur.size) {
+        const size_t at = cur.pos;
+        const uint16_t key = tfm__get16(&cur);
+        const uint16_t kind = tfm__get16(&cur);
+        const size_t bytes = tfm__get32(&cur);
+        const uint8_t *p = cur.bad || bytes > cur.size - cur.pos ? NULL : tfm__take(&cur, bytes);
+        if (!p || !tfm__take(&cur, (8 - cur.pos % 8) % 8))
+            return tfm__fail(err, TFM_ERR_FORMAT, "description: record at %l is cut off", (int64_t)at);
+        tfm_result r = TFM_OK;
+        if (key == TFM_KEY_BLOCK) {
+            if (n_blocks++ == 255) return tfm__fail(err, TFM_ERR_FORMAT, "description: more than 255 blocks");
+        } else if (key == TFM_KEY_LAYER_BLOCK) {
+            if (n_blocks || bytes != (size_t)c->n_layers || !bytes)
+                return tfm__fail(err, TFM_ERR_FORMAT, "description: layer_block has %l entries", (int64_t)bytes);
+            c->layer_block = layer_block ? layer_block : p;
+            if (layer_block) memcpy(layer_block, p, bytes);
+        } else if (n_blocks) {
+            r = tfm__read_field(blocks ? &blocks[n_blocks - 1] : &ignored, tfm__block_fields, TFM__COUNT(tfm__block_fields), key,
+                                kind >> 8 & 1, p, bytes, err);
+        } else {
+            r = tfm__read_field(c, tfm__config_fields, TFM__COUNT(tfm__config_fields), key, kind >> 8 & 1, p, bytes, err);
+        }
+        if (r) return r;
+    }
+    c->n_blocks = n_blocks;
+    c->blocks = blocks;
+    return TFM_OK;
+}
+
+/* ====================================================================================================================
+   [B6] FILE: one pass of checks over untrusted bytes; after it, everything the model points at lies inside the file.
+   ================================================================================================================= */
+
+#define TFM__HASH_K1 0x9e3779b97f4a7c15ull
+#define TFM__HASH_K2 0xd6e8feb86659fd93ull
+
+static uint64_t tfm__mix(uint64_t h, uint64_t word) {
+    h = (h ^ word) * TFM__HASH_K1;
+    return h ^ h >> 29;
+}
+
+static void tfm__hash_block(tfm_hash *h, const uint8_t *p) {
+    for (int i = 0; i < 4; i++) h->lane[i] = tfm__mix(h->lane[i], tfm__le64(p + 8 * i));
+}
+
+TFM_API void tfm_hash_feed(tfm_hash *h, const void *data, size_t n) {
+    const uint8_t *p = (const uint8_t *)data;
+    size_t have = (size_t)(h->n % 32);
+    h->n += n;
+    if (have) {
+        const size_t take = n < 32 - have ? n : 32 - have;
+        memcpy(h->rest + have, p, take);
+        if (have + take < 32) return;
+        tfm__hash_block(h, h->rest);
+        p += take;
+        n -= take;
+    }
+    for (; n >= 32; p += 32, n -= 32) tfm__hash_block(h, p);
+    if (n) memcpy(h->rest, p, n);
+}
+
+TFM_API uint64_t tfm_hash_finish(const tfm_hash *h) {
+    uint64_t out = h->n * TFM__HASH_K2;
+    for (int i = 0; i < 4; i++) out = tfm__mix(out, h->lane[i]);
+    for (size_t i = 0; i < (size_t)(h->n % 32); i++) out = tfm__mix(out, h->rest[i]);
+    out = (out ^ out >> 32) * TFM__HASH_K2;
+    return out ^ out >> 32;
+}
+
+static uint64_t tfm__hash_of(const void *data, size_t n) {
+    tfm_hash h;
+    memset(&h, 0, sizeof h);
+    tfm_hash_feed(&h, data, n);
+    return tfm_hash_finish(&h);
+}
+
+/* Fuzzers cannot forge hashes: their build skips the comparison and tests what stands behind it. */
+#ifdef TFM_FUZZING
+#define TFM__HASH_OK(data, n, want) ((void)(want), 1)
+#else
+#define TFM__HASH_OK(data, n, want) (tfm__hash_of(data, n) == (want))
+#endif
+
+enum { TFM__MAX_SECTIONS = 64, TFM__KNOWN_SECTIONS = 8 };
+
+typedef struct tfm__section { const uint8_t *data; size_t size; uint64_t hash; } tfm__section;
+typedef struct tfm__file { const uint8_t *data; size_t size; tfm__section section[TFM__KNOWN_SECTIONS]; } tfm__file;
+
+static const char *tfm__section_name(uint32_t id) {
+    static const char *const names[TFM__KNOWN_SECTIONS] = {"?", "description", "directory", "tokenizer", "chat", "provenance",
+                                                           "self-test", "data"};
+    return id < TFM__KNOWN_SECTIONS ? names[id] : "?";
+}
+
+static tfm_result tfm__read_section(tfm__file *f, tfm__cursor *c, size_t table_end, tfm_error *err) {
+    const uint32_t id = tfm__get32(c), flags = tfm__get32(c);
+    const uint64_t offset = tfm__get64(c), bytes = tfm__get64(c), hash = tfm__get64(c);
+    const char *name = tfm__section_name(id);
+    TFM__NEED(offset % 64 == 0 && offset >= table_end && offset <= f->size && bytes <= f->size - offset,
+              "section %s (%d) lies outside the file", name, (int)id);
+    if (id == 0 || id >= TFM__KNOWN_SECTIONS) {
+        if (flags & 1) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "section %d is unknown to this version and required", (int)id);
+        return TFM_OK;
+    }
+    tfm__section *s = &f->section[id];
+    TFM__NEED(!s->data, "section %s appears twice", name);
+    s->data = f->data + (size_t)offset;
+    s->size = (size_t)bytes;
+    s->hash = hash;
+    if (id != TFM_SECTION_DATA && id != TFM_SECTION_TOKENIZER)
+        TFM__NEED(TFM__HASH_OK(s->data, s->size, hash), "section %s is damaged (hash differs)", name);
+    return TFM_OK;
+}
+
+static tfm_result tfm__file_parse(tfm__file *f, const void *data, size_t size, tfm_error *err) {
+    memset(f, 0, sizeof *f);
+    f->data = (const uint8_t *)data;
+    f->size = size;
+    if ((uintptr_t)data % 64) return tfm__fail(err, TFM_ERR_ARG, "the file in memory must be aligned to 64 bytes");
+    if (TFM__BIG_ENDIAN) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "big-endian hosts are not supported yet");
+    TFM__NEED(size >= TFM_FILE_HEADER_BYTES, "not a .tfm file (only %l bytes)", (int64_t)size);
+    TFM__NEED(tfm__le32(f->data) == TFM_FILE_MAGIC, "not a .tfm file (wrong magic number)");
+    const uint32_t version = tfm__le32(f->data + 4), n = tfm__le32(f->data + 16);
+    if (version != TFM_FILE_VERSION)
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "file version %l, this header reads version %d", (int64_t)version, (int)TFM_FILE_VERSION);
+    TFM__NEED(TFM__HASH_OK(f->data, 32, tfm__le64(f->data + 32)), "the file's header is damaged (hash differs)");
+    TFM__NEED(tfm__le64(f->data + 8) == size, "the file is %l bytes long, its header says %l", (int64_t)size,
+              (int64_t)tfm__le64(f->data + 8));
+    TFM__NEED(n <= TFM__MAX_SECTIONS && n * (size_t)TFM_FILE_SECTION_BYTES <= size - TFM_FILE_HEADER_BYTES,
+              "section count %l is out of range", (int64_t)n);
+    const size_t table = n * (size_t)TFM_FILE_SECTION_BYTES;
+    TFM__NEED(TFM__HASH_OK(f->data + TFM_FILE_HEADER_BYTES, table, tfm__le64(f->data + 24)), "the section table is damaged (hash differs)");
+    tfm__cursor c = {f->data + TFM_FILE_HEADER_BYTES, table, 0, 0};
+    for (uint32_t i = 0; i < n; i++) {
+        const tfm_result r = tfm__read_section(f, &c, TFM_FILE_HEADER_BYTES + table, err);
+        if (r) return r;
+    }
+    TFM__NEED(f->section[TFM_SECTION_DESCRIPTION].data || f->section[TFM_SECTION_TOKENIZER].data,
+              "the file has neither a description nor a tokenizer");
+    TFM__NEED(!f->section[TFM_SECTION_DESCRIPTION].data == !f->section[TFM_SECTION_DIRECTORY].data,
+              "description and directory must both be there");
+    TFM__NEED(f->section[TFM_SECTION_DIRECTORY].size % TFM_FILE_ENTRY_BYTES == 0, "the directory's size is no multiple of an entry");
+    return TFM_OK;
+}
+
+/* Entry i of the directory, checked: known type and layout, dims and bytes that agree, a place inside DATA. */
+static tfm_result tfm__file_entry(const tfm__file *f, size_t i, tfm_weight *w, uint64_t *hash, tfm_error *err) {
+    const uint8_t *p = f->section[TFM_SECTION_DIRECTORY].data + i * TFM_FILE_ENTRY_BYTES;
+    const tfm__section *d = &f->section[TFM_SECTION_DATA];
+    char name[64];
+    w->stack = tfm__le16(p);
+    w->t.layout = tfm__le16(p + 2);
+    w->layer = (int32_t)tfm__le32(p + 4);
+    w->role = (int32_t)tfm__le32(p + 8);
+    w->expert = (int32_t)tfm__le32(p + 12);
+    w->t.type = (int32_t)tfm__le32(p + 16);
+    w->t.rows = (int64_t)tfm__le64(p + 24);
+    w->t.cols = (int64_t)tfm__le64(p + 32);
+    const uint64_t offset = tfm__le64(p + 40), bytes = tfm__le64(p + 48);
+    const size_t need = tfm_tensor_bytes(w->t.type, w->t.layout, w->t.rows, w->t.cols);
+    *hash = tfm__le64(p + 56);
+    tfm_weight_name(w->stack, w->layer, w->role, w->expert, name, sizeof name);
+    TFM__NEED(need && need == bytes, "tensor %s: type %d, layout %d, dims %l x %l and %l bytes do not go together", name,
+              (int)w->t.type, (int)w->t.layout, w->t.rows, w->t.cols, (int64_t)bytes);
+    TFM__NEED(offset % 64 == 0, "tensor %s: offset %l is not aligned to 64", name, (int64_t)offset);
+    const size_t first = d->data ? (size_t)(d->data - f->data) : 0;
+    TFM__NEED(d->data && offset >= first && offset - first <= d->size && bytes <= d->size - (offset - first),
+              "tensor %s lies outside the data section", name);
+    w->t.data = f->data + (size_t)offset;
+    return TFM_OK;
+}
+
+/* ====================================================================================================================
+   [B7] MODEL: weights bound to roles. One block of memory: the struct, its blocks, and a table of tensors with an index
+   (layer, role) -> tensor. Sizing and carving are one function run twice.
+   ================================================================================================================= */
+
+/* Objects of a known size keep pointers in 8-byte slots on every host. */
+typedef union tfm__ptr { const void *p; uint64_t room; } tfm__ptr;
+typedef union tfm__config_slot { tfm_config c; uint64_t room[40]; } tfm__config_slot;
+typedef union tfm__file_slot { tfm__file f; uint64_t room[32]; } tfm__file_slot;
+typedef union tfm__allocator_slot { tfm_allocator a; uint64_t room[3]; } tfm__allocator_slot;
+
+typedef struct tfm__bound { /* a tensor in the model's table: 56 bytes on every host */
+    tfm__ptr data;
+    int64_t rows, cols;
+    int32_t type, layout, stack, layer, role, expert;
+    uint64_t hash;
+} tfm__bound;
+
+enum { TFM__GLOBAL_ROLES = TFM_ROLE_ATTN_NORM, TFM__LAYER_ROLES = TFM_ROLE_LIMIT - TFM_ROLE_ATTN_NORM };
+
+struct tfm_model {
+    tfm__config_slot config;
+    tfm__file_slot file;
+    tfm__ptr blocks, layer_block, bound, index; /* tfm_block[], uint8_t[], tfm__bound[], int32_t[] (-1 = none) */
+    int64_t n_bound;
+    uint64_t identity;                          /* of description and tensor shapes; sessions remember it */
+    uint64_t tokenizer[32];                     /* a tfm_tokenizer */
+    int32_t has_tokenizer, pad;
+    /* what tfm_model_close gives back; all zero for objects in the caller's memory */
+    tfm__allocator_slot allocator;
+    tfm__ptr owned, owned_file;
+    uint64_t owned_bytes, owned_file_bytes;
+    int32_t mapped, pad2;
+};
+
+typedef struct tfm__arena { uint8_t *base; size_t used; int overflow; } tfm__arena;
+
+/* Takes count items of `size` bytes, 64-byte aligned; NULL while only sizing (base NULL). */
+static void *tfm__carve(tfm__arena *a, size_t count, size_t size) {
+    size_t bytes, end;
+    if (!tfm__mul(count, size, &bytes) || !tfm__add(a->used, bytes, &end) || end > SIZE_MAX - 64) {
+        a->overflow = 1;
+        return NULL;
+    }
+    void *p = a->base ? a->base + a->used : NULL;
+    a->used = tfm__align64(end);
+    return p;
+}
+
+static tfm_model *tfm__model_carve(tfm__arena *a, size_t n_layers, size_t n_blocks, size_t n_bound) {
+    tfm_model *m = (tfm_model *)tfm__carve(a, 1, sizeof(tfm_model));
+    void *blocks = tfm__carve(a, n_blocks, sizeof(tfm_block));
+    void *layer_block = tfm__carve(a, n_layers, 1);
+    void *bound = tfm__carve(a, n_bound, sizeof(tfm__bound));
+    void *index = tfm__carve(a, TFM__GLOBAL_ROLES + n_layers * TFM__LAYER_ROLES, sizeof(int32_t));
+    if (!m) return NULL;
+    memset(m, 0, sizeof *m);
+    memset(blocks, 0, n_blocks * sizeof(tfm_block));
+    m->blocks.p = blocks;
+    m->layer_block.p = layer_block;
+    m->bound.p = bound;
+    m->index.p = index;
+    m->n_bound = (int64_t)n_bound;
+    return m;
+}
+
+static int32_t *tfm__index(const tfm_model *m, int32_t layer, int32_t role) {
+    int32_t *index = (int32_t *)(uintptr_t)m->index.p;
+    if (role <= 0 || role >= TFM_ROLE_LIMIT) return NULL;
+    if (role < TFM_ROLE_ATTN_NORM) return layer < 0 ? index + role : NULL;
+    if (layer < 0 || layer >= m->config.c.n_layers) return NULL;
+    return index + TFM__GLOBAL_ROLES + (size_t)layer * TFM__LAYER_ROLES + (role - TFM_ROLE_ATTN_NORM);
+}
+
+static void tfm__bind(tfm_model *m, int64_t i, const tfm_weight *w, uint64_t hash) {
+    tfm__bound *b = (tfm__bound *)(uintptr_t)m->bound.p + i;
+    b->data.room = 0;
+    b->data.p = w->t.data;
+    b->rows = w->t.rows;
+    b->cols = w->t.cols;
+    b->type = w->t.type;
+    b->layout = w->t.layout;
+    b->stack = w->stack;
+    b->layer = w->layer;
+    b->role = w->role;
+    b->expert = w->expert;
+    b->hash = hash;
+}
+
+/* Checks weight i against the shape its role asks for and enters it into the index. */
+static tfm_result tfm__check_weight(tfm_model *m, int64_t i, tfm_error *err) {
+    const tfm__bound *b = (const tfm__bound *)m->bound.p + i;
+    const tfm_config *c = &m->config.c;
+    int64_t rows = 0, cols = 0;
+    int optional = 0;
+    char name[64];
+    tfm_weight_name(b->stack, b->layer, b->role, b->expert, name, sizeof name);
+    if (b->stack != TFM_STACK_DECODER || b->expert != -1 || !tfm__role_find(b->role) || b->layer < -1)
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "tensor %s (stack %d, role %d, expert %d) is unknown to this version", name,
+                         (int)b->stack, (int)b->role, (int)b->expert);
+    TFM__NEED(tfm_role_shape(c, b->layer, b->role, &rows, &cols, &optional),
+              "tensor %s: the description has no such part in layer %d", name, (int)b->layer);
+    TFM__NEED(b->rows == rows && b->cols == cols, "tensor %s is %l x %l, the description asks for %l x %l", name, b->rows, b->cols,
+              rows, cols);
+    if (rows == 1 && tfm__role_find(b->role)->rows == TFM__DIM_1)
+        TFM__NEED(b->type == TFM_F32 && b->layout == TFM_ROWS, "tensor %s is a vector and must be F32", name);
+    int32_t *slot = tfm__index(m, b->layer, b->role);
+    TFM__NEED(*slot < 0, "tensor %s appears twice", name);
+    *slot = (int32_t)i;
+    return TFM_OK;
+}
+
+/* Every role the description asks for must be bound; a tied head becomes the embedding's tensor. */
+static tfm_result tfm__check_complete(tfm_model *m, tfm_error *err) {
+    const tfm_config *c = &m->config.c;
+    char name[64];
+    for (int32_t layer = -1; layer < c->n_layers; layer++)
+        for (int32_t role = 1; role < TFM_ROLE_LIMIT; role++) {
+            int64_t rows, cols;
+            int optional;
+            if (!tfm_role_shape(c, layer, role, &rows, &cols, &optional) || optional) continue;
+            TFM__NEED(*tfm__index(m, layer, role) >= 0, "tensor %s is missing",
+                      tfm_weight_name(0, layer, role, -1, name, sizeof name));
+        }
+    if (c->tied) *tfm__index(m, -1, TFM_ROLE_HEAD) = *tfm__index(m, -1, TFM_ROLE_EMBED);
+    return TFM_OK;
+}
+
+static uint64_t tfm__model_identity(const tfm_model *m) {
+    uint8_t head[64];
+    uint64_t id = 0;
+    const tfm_config *c = &m->config.c;
+    for (int i = 0; i < c->n_blocks; i++) id = tfm__mix(id, tfm__hash_of(&c->blocks[i], sizeof(tfm_block)));
+    for (int i = 0; i < c->n_layers; i++) id = tfm__mix(id, c->layer_block ? c->layer_block[i] : 0);
+    for (int64_t i = 0; i < m->n_bound; i++) {
+        const tfm__bound *b = (const tfm__bound *)m->bound.p + i;
+        memset(head, 0, sizeof head);
+        memcpy(head, &b->rows, 16);
+        memcpy(head + 16, &b->type, 24);
+        id = tfm__mix(id, tfm__hash_of(head, sizeof head) ^ b->hash);
+    }
+    return id;
+}
+
+static tfm_result tfm__model_finish(tfm_model *m, tfm_error *err) {
+    int32_t *index = (int32_t *)(uintptr_t)m->index.p;
+    const size_t slots = TFM__GLOBAL_ROLES + (size_t)m->config.c.n_layers * TFM__LAYER_ROLES;
+    for (size_t i = 0; i < slots; i++) index[i] = -1;
+    tfm_result r = tfm_config_check(&m->config.c, err);
+    for (int64_t i = 0; !r && i < m->n_bound; i++) r = tfm__check_weight(m, i, err);
+    if (!r) r = tfm__check_complete(m, err);
+    if (!r) m->identity = tfm__model_identity(m);
+    return r;
+}
+
+/* --- from a file in memory --- */
+
+#ifndef TFM_NO_TEXT
+static tfm_result tfm__tokenizer_open(tfm_tokenizer *t, const uint8_t *section, size_t size, tfm_error *err);
+#endif
+
+typedef struct tfm__counts { size_t layers, blocks, bound; } tfm__counts;
+
+static tfm_result tfm__file_counts(const tfm__file *f, tfm__counts *n, tfm_error *err) {
+    tfm_config c;
+    memset(n, 0, sizeof *n);
+    const tfm__section *d = &f->section[TFM_SECTION_DESCRIPTION];
+    if (!d->data) return TFM_OK;
+    const tfm_result r = tfm__config_decode(d->data, d->size, &c, NULL, NULL, err);
+    if (r) return r;
+    TFM__NEED(c.n_layers >= 1 && c.n_layers <= 4096, "n_layers %d is out of range (1 to 4096)", (int)c.n_layers);
+    n->layers = (size_t)c.n_layers;
+    n->blocks = (size_t)c.n_blocks;
+    n->bound = f->section[TFM_SECTION_DIRECTORY].size / TFM_FILE_ENTRY_BYTES;
+    return TFM_OK;
+}
+
+TFM_API tfm_result tfm_model_size(const void *file, size_t bytes, size_t *need, tfm_error *err) {
+    tfm__file f;
+    tfm__counts n;
+    tfm__arena a = {NULL, 0, 0};
+    tfm_result r = tfm__file_parse(&f, file, bytes, err);
+    if (!r) r = tfm__file_counts(&f, &n, err);
+    if (r) return r;
+    tfm__model_carve(&a, n.layers, n.blocks, n.bound);
+    if (a.overflow) return tfm__fail(err, TFM_ERR_MEMORY, "the model's tables do not fit this host's memory");
+    *need = a.used;
+    return TFM_OK;
+}
+
+static tfm_result tfm__model_read(tfm_model *m, const tfm__file *f, tfm_error *err) {
+    const tfm__section *d = &f->section[TFM_SECTION_DESCRIPTION], *t = &f->section[TFM_SECTION_TOKENIZER];
+    tfm_result r = TFM_OK;
+    m->file.f = *f;
+    if (d->data) {
+        r = tfm__config_decode(d->data, d->size, &m->config.c, (tfm_block *)(uintptr_t)m->blocks.p,
+                               (uint8_t *)(uintptr_t)m->layer_block.p, err);
+        for (int64_t i = 0; !r && i < m->n_bound; i++) {
+            tfm_weight w;
+            uint64_t hash = 0;
+            memset(&w, 0, sizeof w);
+            r = tfm__file_entry(f, (size_t)i, &w, &hash, err);
+            if (!r) tfm__bind(m, i, &w, hash);
+        }
+        if (!r) r = tfm__model_finish(m, err);
+    }
+#ifndef TFM_NO_TEXT
+    if (!r && t->data) {
+        r = tfm__tokenizer_open((tfm_tokenizer *)(void *)m->tokenizer, t->data, t->size, err);
+        m->has_tokenizer = !r;
+    }
+#else
+    (void)t;
+#endif
+    return r;
+}
+
+static tfm_result tfm__check_buffer(const void *mem, size_t have, size_t need, tfm_error *err) {
+    if (!mem || (uintptr_t)mem % 64) return tfm__fail(err, TFM_ERR_MEMORY, "the buffer must be aligned to 64 bytes");
+    if (have < need)
+        return tfm__fail(err, TFM_ERR_MEMORY, "the buffer has %l bytes, %l are needed", (int64_t)have, (int64_t)need);
+    return TFM_OK;
+}
+
+TFM_API tfm_result tfm_model_init(const void *file, size_t bytes, void *mem, size_t mem_bytes, tfm_model **out, tfm_error *err) {
+    tfm__file f;
+    tfm__counts n;
+    size_t need = 0;
+    *out = NULL;
+    tfm_result r = tfm_model_size(file, bytes, &need, err);
+    if (!r) r = tfm__check_buffer(mem, mem_bytes, need, err);
+    if (!r) r = tfm__file_parse(&f, file, bytes, err);
+    if (!r) r = tfm__file_counts(&f, &n, err);
+    if (r) return r;
+    tfm__arena a = {(uint8_t *)mem, 0, 0};
+    tfm_model *m = tfm__model_carve(&a, n.layers, n.blocks, n.bound);
+    if ((r = tfm__model_read(m, &f, err)) == TFM_OK) *out = m;
+    return r;
+}
+
+/* --- allocation --- */
+
+static void *tfm__alloc(const tfm_allocator *a, size_t bytes) {
+    if (a && a->alloc) return a->alloc(a->user, bytes, 64);
+#ifndef TFM_NO_MALLOC
+    /* malloc aligned to 64 by hand: the raw pointer stands before the block */
+    if (bytes > SIZE_MAX - 128) return NULL;
+    uint8_t *raw = (uint8_t *)malloc(bytes + 128);
+    if (!raw) return NULL;
+    uint8_t *p = (uint8_t *)(((uintptr_t)raw + 128) & ~(uintptr_t)63);
+    memcpy(p - sizeof raw, &raw, sizeof raw);
+    return p;
+#else
+    return NULL;
+#endif
+}
+
+static void tfm__release(const tfm_allocator *a, void *p, size_t bytes) {
+    if (!p) return;
+    if (a && a->alloc) {
+        if (a->release) a->release(a->user, p, bytes);
+        return;
+    }
+#ifndef TFM_NO_MALLOC
+    void *raw;
+    memcpy(&raw, (uint8_t *)p - sizeof raw, sizeof raw);
+    free(raw);
+#endif
+}
+
+TFM_API tfm_result tfm_model_from_memory(const void *file, size_t bytes, const tfm_model_config *cfg, tfm_model **out,
+                                         tfm_error *err) {
+    const tfm_allocator *a = cfg ? cfg->allocator : NULL;
+    size_t need = 0;
+    *out = NULL;
+    if (cfg && cfg->size != sizeof *cfg) return tfm__fail(err, TFM_ERR_ARG, "tfm_model_config: size must be its sizeof");
+    tfm_result r = tfm_model_size(file, bytes, &need, err);
+    if (r) return r;
+    void *mem = tfm__alloc(a, need);
+    if (!mem) return tfm__fail(err, TFM_ERR_MEMORY, "out of memory for the model's tables (%l bytes)", (int64_t)need);
+    r = tfm_model_init(file, bytes, mem, need, out, err);
+    if (r) {
+        tfm__release(a, mem, need);
+        return r;
+    }
+    if (a) (*out)->allocator.a = *a;
+    (*out)->owned.p = mem;
+    (*out)->owned_bytes = need;
+    return TFM_OK;
+}
+
+TFM_API tfm_result tfm_model_from_weights(const tfm_config *c, const tfm_weight *w, int64_t n_weights,
+                                          const tfm_model_config *cfg, tfm_model **out, tfm_error *err) {
+    const tfm_allocator *al = cfg ? cfg->allocator : NULL;
+    *out = NULL;
+    if (cfg && cfg->size != sizeof *cfg) return tfm__fail(err, TFM_ERR_ARG, "tfm_model_config: size must be its sizeof");
+    tfm_result r = tfm_config_check(c, err);
+    if (r) return r;
+    if (n_weights < 0 || n_weights > 1 << 24 || (!w && n_weights)) return tfm__fail(err, TFM_ERR_ARG, "n_weights %l is out of range", n_weights);
+    tfm__arena a = {NULL, 0, 0};
+    tfm__model_carve(&a, (size_t)c->n_layers, (size_t)c->n_blocks, (size_t)n_weights);
+    void *mem = a.overflow ? NULL : tfm__alloc(al, a.used);
+    if (!mem) return tfm__fail(err, TFM_ERR_MEMORY, "out of memory for the model's tables (%l bytes)", (int64_t)a.used);
+    const size_t bytes = a.used;
+    tfm__arena b = {(uint8_t *)mem, 0, 0};
+    tfm_model *m = tfm__model_carve(&b, (size_t)c->n_layers, (size_t)c->n_blocks, (size_t)n_weights);
+    m->config.c = *c;
+    memcpy((void *)(uintptr_t)m->blocks.p, c->blocks, (size_t)c->n_blocks * sizeof(tfm_block));
+    m->config.c.blocks = (const tfm_block *)m->blocks.p;
+    if (c->layer_block) {
+        memcpy((void *)(uintptr_t)m->layer_block.p, c->layer_block, (size_t)c->n_layers);
+        m->config.c.layer_block = (const uint8_t *)m->layer_block.p;
+    }
+    for (int64_t i = 0; !r && i < n_weights; i++) {
+        char name[64];
+        const tfm_tensor *t = &w[i].t;
+        tfm_weight_name(w[i].stack, w[i].layer, w[i].role, w[i].expert, name, sizeof name);
+        if (!t->data || !tfm_tensor_bytes(t->type, t->layout, t->rows, t->cols))
+            r = tfm__fail(err, TFM_ERR_ARG, "tensor %s: no data, or type %d, layout %d and dims %l x %l do not go together", name,
+                          (int)t->type, (int)t->layout, t->rows, t->cols);
+        else if (t->layout == TFM_TILED && (uintptr_t)t->data % 64)
+            r = tfm__fail(err, TFM_ERR_ARG, "tensor %s: tiled data must be aligned to 64 bytes", name);
+        else
+            tfm__bind(m, i, &w[i], 0);
+    }
+    if (!r) r = tfm__model_finish(m, err);
+    if (r) {
+        tfm__release(al, mem, bytes);
+        return r;
+    }
+    if (al) m->allocator.a = *al;
+    m->owned.p = mem;
+    m->owned_bytes = bytes;
+    *out = m;
+    return TFM_OK;
+}
+
+/* --- from a path --- */
+
+#ifndef TFM_NO_STDIO
+
+/* Reads the whole file into an allocation. */
+static tfm_result tfm__read_file(const char *path, const tfm_allocator *a, void **data, size_t *bytes, tfm_error *err) {
+    FILE *f = fopen(path, "rb");
+    if (!f) return tfm__fail(err, TFM_ERR_IO, "%s: cannot be opened", path);
+    int64_t size = -1;
+#if defined(_WIN32)
+    if (!_fseeki64(f, 0, SEEK_END)) size = _ftelli64(f);
+    if (_fseeki64(f, 0, SEEK_SET)) size = -1;
+#else
+    if (!fseek(f, 0, SEEK_END)) size = (int64_t)ftell(f);
+    if (fseek(f, 0, SEEK_SET)) size = -1;
+#endif
+    tfm_result r = TFM_OK;
+    void *p = NULL;
+    if (size < 0 || (uint64_t)size > SIZE_MAX / 2) {
+        r = tfm__fail(err, TFM_ERR_IO, "%s: its size cannot be read, or it is too large for this host", path);
+    } else if (!(p = tfm__alloc(a, size ? (size_t)size : 1))) {
+        r = tfm__fail(err, TFM_ERR_MEMORY, "%s: out of memory for %l bytes", path, size);
+    } else if (fread(p, 1, (size_t)size, f) != (size_t)size) {
+        r = tfm__fail(err, TFM_ERR_IO, "%s: cannot be read", path);
+        tfm__release(a, p, size ? (size_t)size : 1);
+    }
+    fclose(f);
+    if (r) return r;
+    *data = p;
+    *bytes = (size_t)size;
+    return TFM_OK;
+}
+
+#ifdef TFM__MAP_POSIX
+static tfm_result tfm__map_file(const char *path, void **data, size_t *bytes, tfm_error *err) {
+    struct stat st;
+    const int fd = open(path, O_RDONLY);
+    if (fd < 0) return tfm__fail(err, TFM_ERR_IO, "%s: cannot be opened", path);
+    tfm_result r = TFM_OK;
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+        r = tfm__fail(err, TFM_ERR_IO, "%s: not a regular file", path);
+    } else if (st.st_size < TFM_FILE_HEADER_BYTES) {
+        r = tfm__fail(err, TFM_ERR_FORMAT, "%s: not a .tfm file (only %l bytes)", path, (int64_t)st.st_size);
+    } else {
+        void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
+        if (p == MAP_FAILED) r = tfm__fail(err, TFM_ERR_IO, "%s: cannot be mapped", path);
+        *data = p;
+        *bytes = (size_t)st.st_size;
+    }
+    close(fd);
+    return r;
+}
+#endif
+
+static void tfm__unload(const tfm_allocator *a, int mapped, void *data, size_t bytes) {
+#ifdef TFM__MAP_POSIX
+    if (mapped) {
+        munmap(data, bytes);
+        return;
+    }
+#endif
+    (void)mapped;
+    tfm__release(a, data, bytes ? bytes : 1);
+}
+
+/* Puts "path: " before a message. */
+static void tfm__name_file(tfm_error *err, const char *path) {
+    char msg[sizeof err->msg];
+    if (!err) return;
+    memcpy(msg, err->msg, sizeof msg);
+    size_t n = tfm__append(err->msg, sizeof err->msg, 0, path, strlen(path));
+    n = tfm__append(err->msg, sizeof err->msg, n, ": ", 2);
+    tfm__append(err->msg, sizeof err->msg, n, msg, strlen(msg));
+}
+
+TFM_API tfm_result tfm_model_open(const char *path, const tfm_model_config *cfg, tfm_model **out, tfm_error *err) {
+    const tfm_allocator *a = cfg ? cfg->allocator : NULL;
+    void *data = NULL;
+    size_t bytes = 0;
+    int mapped = 0;
+    tfm_result r;
+    *out = NULL;
+#ifdef TFM__MAP_POSIX
+    mapped = !(cfg && cfg->no_mmap);
+    if (mapped) r = tfm__map_file(path, &data, &bytes, err);
+    else
+#endif
+        r = tfm__read_file(path, a, &data, &bytes, err);
+    if (r) return r;
+    r = tfm_model_from_memory(data, bytes, cfg, out, err);
+    if (r) {
+        tfm__name_file(err, path);
+        tfm__unload(a, mapped, data, bytes);
+        return r;
+    }
+    (*out)->owned_file.p = data;
+    (*out)->owned_file_bytes = bytes;
+    (*out)->mapped = mapped;
+    return TFM_OK;
+}
+#endif /* TFM_NO_STDIO */
+
+TFM_API void tfm_model_close(tfm_model *m) {
+    if (!m) return;
+    const tfm_allocator a = m->allocator.a;
+#ifndef TFM_NO_STDIO
+    if (m->owned_file.p) tfm__unload(&a, m->mapped, (void *)(uintptr_t)m->owned_file.p, (size_t)m->owned_file_bytes);
+#endif
+    if (m->owned.p) tfm__release(&a, (void *)(uintptr_t)m->owned.p, (size_t)m->owned_bytes);
+}
+
+/* --- questions --- */
+
+TFM_API const char *tfm_version(void) { return TFM_VERSION; }
+
+TFM_API const tfm_config *tfm_model_config_of(const tfm_model *m) { return &m->config.c; }
+
+TFM_API const tfm_block *tfm_model_block(const tfm_model *m, int32_t layer) {
+    return layer >= 0 && layer < m->config.c.n_layers ? tfm__layer(&m->config.c, layer) : NULL;
+}
+
+TFM_API const tfm_tokenizer *tfm_model_tokenizer(const tfm_model *m) {
+    return m->has_tokenizer ? (const tfm_tokenizer *)(const void *)m->tokenizer : NULL;
+}
+
+TFM_API int64_t tfm_model_weight_count(const tfm_model *m) { return m->n_bound; }
+
+static tfm_tensor tfm__bound_tensor(const tfm__bound *b) {
+    tfm_tensor t;
+    t.data = b->data.p;
+    t.type = b->type;
+    t.layout = b->layout;
+    t.rows = b->rows;
+    t.cols = b->cols;
+    return t;
+}
+
+TFM_API int tfm_model_weight(const tfm_model *m, int64_t i, tfm_weight *out) {
+    if (i < 0 || i >= m->n_bound) return 0;
+    const tfm__bound *b = (const tfm__bound *)m->bound.p + i;
+    out->stack = b->stack;
+    out->layer = b->layer;
+    out->role = b->role;
+    out->expert = b->expert;
+    out->t = tfm__bound_tensor(b);
+    return 1;
+}
+
+TFM_API tfm_tensor tfm_model_tensor(const tfm_model *m, int32_t layer, int32_t role) {
+    tfm_tensor none;
+    memset(&none, 0, sizeof none);
+    const int32_t *slot = m->config.c.n_layers ? tfm__index(m, layer, role) : NULL;
+    return slot && *slot >= 0 ? tfm__bound_tensor((const tfm__bound *)m->bound.p + *slot) : none;
+}
+
+TFM_API const void *tfm_model_section(const tfm_model *m, int32_t id, size_t *bytes) {
+    *bytes = 0;
+    if (id <= 0 || id >= TFM__KNOWN_SECTIONS) return NULL;
+    *bytes = m->file.f.section[id].size;
+    return m->file.f.section[id].data;
+}
+
+TFM_API tfm_result tfm_model_verify(const tfm_model *m, tfm_error *err) {
+    const tfm__section *t = &m->file.f.section[TFM_SECTION_TOKENIZER];
+    if (!m->file.f.data) return TFM_OK;
+    if (t->data && tfm__hash_of(t->data, t->size) != t->hash) return tfm__fail(err, TFM_ERR_FORMAT, "section tokenizer is damaged (hash differs)");
+    for (int64_t i = 0; i < m->n_bound; i++) {
+        const tfm__bound *b = (const tfm__bound *)m->bound.p + i;
+        char name[64];
+        if (tfm__hash_of(b->data.p, tfm_tensor_bytes(b->type, b->layout, b->rows, b->cols)) != b->hash)
+            return tfm__fail(err, TFM_ERR_FORMAT, "tensor %s is damaged (hash differs)",
+                             tfm_weight_name(b->stack, b->layer, b->role, b->expert, name, sizeof name));
+    }
+    return TFM_OK;
+}
+
+/* ====================================================================================================================
+   [B8] SESSION: KV cache, scratch, logits in one relocatable block. Inside it everything is an offset from its start;
+   the few pointers to things outside are set by tfm_session_attach.
+   ================================================================================================================= */
+
+typedef union tfm__run_slot { void (*run)(void *user, void (*fn)(void *arg, int index), void *arg, int n); uint64_t room; } tfm__run_slot;
+typedef union tfm__progress_slot { int (*fn)(void *user, int64_t done, int64_t total); uint64_t room; } tfm__progress_slot;
+typedef union tfm__trace_slot {
+    void (*fn)(void *user, const char *name, int32_t layer, const float *data, int64_t rows, int64_t cols);
+    uint64_t room;
+} tfm__trace_slot;
+
+typedef struct tfm__cache { uint64_t k, v; int64_t length; } tfm__cache; /* offsets; slots: position p in p % length */
+
+/* Offsets of the parts, in bytes from the session's start. n = n_batch rows everywhere. */
+typedef struct tfm__layout {
+    uint64_t cache;    /* tfm__cache [n_layers] */
+    uint64_t inv_freq; /* float [n_blocks][half], half = the widest block's rope_dims / 2 */
+    uint64_t mscale;   /* float [n_blocks] */
+    uint64_t cos, sin; /* float [n_blocks][n][half] */
+    uint64_t x;        /* float [n][d_model]: the residual stream */
+    uint64_t xn;       /* float [n][d_model]: normalised input of a sublayer */
+    uint64_t y, z;     /* float [n][d_model]: a sublayer's output; z: the second one of parallel blocks, else empty */
+    uint64_t q8;       /* q8 rows [n] of the widest matmul input */
+    uint64_t work;     /* float: q, k, v, attention [n][..], or gate and up [n][d_ff] */
+    uint64_t hidden;   /* float [rows][d_model] after the final norm */
+    uint64_t logits;   /* float [logit rows][n_vocab] */
+    uint64_t scratch;  /* TFM__SCRATCH bytes a thread */
+    uint64_t kv;       /* the cache */
+    uint64_t bytes;
+} tfm__layout;
+
+enum { TFM__SCRATCH = 0 }; /* kernels are content with their 16 KB panel on the stack */
+
+struct tfm_session {
+    uint64_t magic, identity;
+    tfm__layout at;
+    int64_t length, high;   /* tokens so far; one past the furthest position ever written */
+    int64_t rows, rope_len; /* rows of hidden/logits that the last eval left */
+    int32_t n_ctx, n_batch, kv_type, q8, want, n_threads, isa, half;
+    /* pointers to the world outside */
+    tfm__ptr model, kernels, parallel_user, progress_user, trace_user;
+    tfm__run_slot parallel;
+    tfm__progress_slot progress;
+    tfm__trace_slot trace;
+    tfm__allocator_slot allocator;
+    uint64_t owned_bytes;
+};
+
+#define TFM__SESSION_MAGIC 0x6e6f697373657366ull
+
+static float *tfm__floats(const tfm_session *s, uint64_t offset) { return (float *)(void *)((uint8_t *)(uintptr_t)s + (size_t)offset); }
+static const tfm_model *tfm__model_of(const tfm_session *s) { return (const tfm_model *)s->model.p; }
+static const tfm_kernels *tfm__kernels_of(const tfm_session *s) { return (const tfm_kernels *)s->kernels.p; }
+
+/* What a config means for a model: defaults filled in, widths found. */
+typedef struct tfm__plan {
+    int32_t n_ctx, n_batch, kv_type, q8, want, n_threads, half, parallel;
+    int64_t rope_len;
+    size_t width_in, width_work; /* widest matmul input; floats of `work` a token */
+} tfm__plan;
+
+static size_t tfm__kv_row_bytes(int32_t kv_type, size_t n) {
+    return kv_type == TFM_F32 ? 4 * n : kv_type == TFM_Q8_0 ? n / 32 * 34 : 2 * n;
+}
+
+static size_t tfm__max(size_t a, size_t b) { return a > b ? a : b; }
+
+static tfm_result tfm__make_plan(const tfm_model *m, const tfm_session_config *cfg, tfm__plan *p, tfm_error *err) {
+    static const int32_t kv_types[] = {TFM_F16, TFM_F32, TFM_F16, TFM_BF16, TFM_Q8_0};
+    tfm_session_config zero;
+    memset(&zero, 0, sizeof zero);
+    if (!cfg) cfg = &zero;
+    else if (cfg->size != sizeof *cfg) return tfm__fail(err, TFM_ERR_ARG, "tfm_session_config: size must be its sizeof");
+    const tfm_config *c = &m->config.c;
+    memset(p, 0, sizeof *p);
+    if (!c->n_layers) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "the file holds a tokenizer only, no model");
+    p->n_ctx = cfg->n_ctx ? cfg->n_ctx : c->n_ctx;
+    p->n_batch = cfg->n_batch ? cfg->n_batch : (p->n_ctx < 512 ? p->n_ctx : 512);
+    if (p->n_ctx < 1) return tfm__fail(err, TFM_ERR_ARG, "n_ctx %d must be at least 1", (int)p->n_ctx);
+    if (p->n_batch < 1) return tfm__fail(err, TFM_ERR_ARG, "n_batch %d must be at least 1", (int)p->n_batch);
+    if (p->n_batch > p->n_ctx) p->n_batch = p->n_ctx;
+    if (c->pos_kind == TFM_POS_LEARNED && p->n_ctx > c->n_ctx)
+        return tfm__fail(err, TFM_ERR_ARG, "n_ctx %d exceeds the %d learned positions", (int)p->n_ctx, (int)c->n_ctx);
+    if (cfg->kv < 0 || cfg->kv > TFM_KV_Q8_0) return tfm__fail(err, TFM_ERR_ARG, "kv type %d is unknown", (int)cfg->kv);
+    if (cfg->act < 0 || cfg->act > TFM_ACT_MODE_Q8) return tfm__fail(err, TFM_ERR_ARG, "act mode %d is unknown", (int)cfg->act);
+    if (cfg->want < 0 || cfg->want > TFM_WANT_NONE) return tfm__fail(err, TFM_ERR_ARG, "want %d is unknown", (int)cfg->want);
+    if (cfg->n_threads < 0 || cfg->n_threads > 1024)
+        return tfm__fail(err, TFM_ERR_ARG, "n_threads %d is out of range (1 to 1024)", (int)cfg->n_threads);
+    if (cfg->rope_len < 0) return tfm__fail(err, TFM_ERR_ARG, "rope_len %l is negative", cfg->rope_len);
+    p->kv_type = kv_types[cfg->kv];
+    p->q8 = cfg->act != TFM_ACT_MODE_F32;
+    p->want = cfg->want;
+    p->n_threads = cfg->n_threads ? cfg->n_threads : 1;
+    p->rope_len = cfg->rope_len ? cfg->rope_len : p->n_ctx;
+    p->width_in = (size_t)c->d_model;
+    for (int i = 0; i < c->n_blocks; i++) {
+        const tfm_block *b = &c->blocks[i];
+        const size_t q = (size_t)b->n_heads * (size_t)b->head_dim, kv = (size_t)b->n_kv_heads * (size_t)b->head_dim;
+        if (p->kv_type == TFM_Q8_0 && b->head_dim % 32)
+            return tfm__fail(err, TFM_ERR_ARG, "kv q8_0 needs head_dim to be a multiple of 32, block %d has %d", i, (int)b->head_dim);
+        p->width_in = tfm__max(p->width_in, tfm__max(q, (size_t)b->d_ff));
+        p->width_work = tfm__max(p->width_work, tfm__max(2 * q + 2 * kv, 2 * (size_t)b->d_ff));
+        p->parallel |= b->residual != TFM_RESIDUAL_SEQUENTIAL;
+        if (b->rope_style) p->half = (int32_t)tfm__max((size_t)p->half, (size_t)tfm__rope_dims(b) / 2);
+    }
+    return TFM_OK;
+}
+
+/* Slots of a layer's cache: the whole context, or the window and the slack behind it. */
+static int64_t tfm__cache_length(const tfm_block *b, const tfm__plan *p) {
+    const int64_t want = (int64_t)b->window + p->n_batch;
+    return b->window && want < p->n_ctx ? want : p->n_ctx;
+}
+
+/* Sizes the session; with a base it also writes the cache table (the base then holds the struct already). */
+static void tfm__session_carve(tfm__arena *a, const tfm_model *m, const tfm__plan *p, tfm__layout *at) {
+    const tfm_config *c = &m->config.c;
+    const size_t n = (size_t)p->n_batch, half = (size_t)p->half, d = (size_t)c->d_model, blocks = (size_t)c->n_blocks;
+    const size_t hidden = p->want == TFM_WANT_LAST ? 1 : p->want == TFM_WANT_NONE ? 0 : n;
+    const size_t logits = p->want == TFM_WANT_LAST ? 1 : p->want == TFM_WANT_ALL ? n : 0;
+    size_t count = 0;
+#define TFM__PART(field, items, size) do { at->field = a->used; tfm__carve(a, items, size); } while (0)
+#define TFM__ROWS(field, rows, width) do { if (!tfm__mul(rows, width, &count)) a->overflow = 1; TFM__PART(field, count, 4); } while (0)
+    tfm__carve(a, 1, sizeof(tfm_session));
+    TFM__PART(cache, (size_t)c->n_layers, sizeof(tfm__cache));
+    TFM__ROWS(inv_freq, blocks, half);
+    TFM__ROWS(mscale, blocks, 1);
+    TFM__ROWS(cos, blocks * n, half);
+    TFM__ROWS(sin, blocks * n, half);
+    TFM__ROWS(x, n, d);
+    TFM__ROWS(xn, n, d);
+    TFM__ROWS(y, n, d);
+    TFM__ROWS(z, p->parallel ? n : 0, d);
+    TFM__PART(q8, p->q8 ? n : 0, tfm_q8_row_bytes((int64_t)((p->width_in + 31) / 32 * 32)));
+    TFM__ROWS(work, n, p->width_work);
+    TFM__ROWS(hidden, hidden, d);
+    TFM__ROWS(logits, logits, (size_t)c->n_vocab);
+    TFM__PART(scratch, (size_t)p->n_threads, TFM__SCRATCH);
+    at->kv = a->used;
+    for (int i = 0; i < c->n_layers; i++) {
+        const tfm_block *b = tfm__layer(c, i);
+        tfm__cache cache;
+        cache.length = tfm__cache_length(b, p);
+        if (!tfm__mul((size_t)cache.length, tfm__kv_row_bytes(p->kv_type, (size_t)b->n_kv_heads * (size_t)b->head_dim), &count)) a->overflow = 1;
+        cache.k = a->used;
+        if (!tfm__add(a->used, count, &a->used)) a->overflow = 1;
+        cache.v = a->used;
+        if (!tfm__add(a->used, count, &a->used)) a->overflow = 1;
+        if (a->base && !a->overflow) memcpy(a->base + at->cache + (size_t)i * sizeof cache, &cache, sizeof cache);
+    }
+    at->bytes = a->used = tfm__align64(a->used);
+#undef TFM__PART
+#undef TFM__ROWS
+}
+
+static tfm_result tfm__session_plan(const tfm_model *m, const tfm_session_config *cfg, tfm__plan *p, tfm__layout *at, tfm_error *err) {
+    tfm__arena a = {NULL, 0, 0};
+    const tfm_result r = tfm__make_plan(m, cfg, p, err);
+    if (r) return r;
+    tfm__session_carve(&a, m, p, at);
+    if (a.overflow || at->bytes > SIZE_MAX / 2 || at->bytes > (uint64_t)1 << 46)
+        return tfm__fail(err, TFM_ERR_MEMORY, "a session of n_ctx %d and n_batch %d does not fit this host's memory", (int)p->n_ctx,
+                         (int)p->n_batch);
+    return TFM_OK;
+}
+
+TFM_API tfm_result tfm_session_size(const tfm_model *m, const tfm_session_config *cfg, size_t *bytes, tfm_error *err) {
+    tfm__plan p;
+    tfm__layout at;
+    const tfm_result r = tfm__session_plan(m, cfg, &p, &at, err);
+    if (!r) *bytes = (size_t)at.bytes;
+    return r;
+}
+
+TFM_API tfm_result tfm_session_kv_bytes(const tfm_model *m, const tfm_session_config *cfg, size_t *bytes, tfm_error *err) {
+    tfm__plan p;
+    tfm__layout at;
+    const tfm_result r = tfm__session_plan(m, cfg, &p, &at, err);
+    if (r) return r;
+    *bytes = 0;
+    for (int i = 0; i < m->config.c.n_layers; i++) {
+        const tfm_block *b = tfm__layer(&m->config.c, i);
+        *bytes += 2 * (size_t)tfm__cache_length(b, &p) * tfm__kv_row_bytes(p.kv_type, (size_t)b->n_kv_heads * (size_t)b->head_dim);
+    }
+    return TFM_OK;
+}
+
+/* Frequencies of each block, once a session. */
+static void tfm__session_ropes(tfm_session *s, const tfm_model *m) {
+    const tfm_config *c = &m->config.c;
+    for (int i = 0; i < c->n_blocks; i++) {
+        const tfm_block *b = &c->blocks[i];
+        tfm_rope_params p;
+        if (!b->rope_style) continue;
+        memset(&p, 0, sizeof p);
+        p.dims = tfm__rope_dims(b);
+        p.scaling = b->rope_scaling;
+        p.theta = b->rope_theta;
+        p.factor = b->rope_factor;
+        p.ctx_orig = b->rope_ctx_orig;
+        p.ctx_max = b->rope_ctx_max;
+        p.low = b->rope_low;
+        p.high = b->rope_high;
+        p.attn_factor = b->rope_attn_factor;
+        p.mscale = b->rope_mscale;
+        p.mscale_all = b->rope_mscale_all;
+        p.no_truncate = b->rope_no_truncate;
+        p.factors = (const float *)tfm_model_tensor(m, -1, TFM_ROLE_ROPE_FACTORS).data;
+        p.factors_long = (const float *)tfm_model_tensor(m, -1, TFM_ROLE_ROPE_FACTORS_LONG).data;
+        tfm_rope_freqs(&p, s->rope_len, tfm__floats(s, s->at.inv_freq) + (size_t)i * (size_t)s->half, tfm__floats(s, s->at.mscale) + i);
+    }
+}
+
+static tfm_result tfm__session_hooks(tfm_session *s, const tfm_model *m, const tfm_session_config *cfg, tfm_error *err) {
+    const tfm_kernels *k = tfm_kernels_for(s->isa);
+    if (!k) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "instruction set %s is not available here", tfm_isa_name(s->isa) ? tfm_isa_name(s->isa) : "?");
+    s->model.room = s->kernels.room = s->parallel_user.room = s->progress_user.room = s->trace_user.room = 0;
+    s->parallel.room = s->progress.room = s->trace.room = 0;
+    s->model.p = m;
+    s->kernels.p = k;
+    if (!cfg) return TFM_OK;
+    s->parallel_user.p = cfg->parallel.user;
+    s->parallel.run = cfg->parallel.run;
+    s->progress_user.p = cfg->progress_user;
+    s->progress.fn = cfg->progress;
+    s->trace_user.p = cfg->trace_user;
+    s->trace.fn = cfg->trace;
+    return TFM_OK;
+}
+
+TFM_API tfm_result tfm_session_init(const tfm_model *m, const tfm_session_config *cfg, void *mem, size_t bytes, tfm_session **out,
+                                    tfm_error *err) {
+    tfm__plan p;
+    tfm__layout at;
+    *out = NULL;
+    tfm_result r = tfm__session_plan(m, cfg, &p, &at, err);
+    if (!r) r = tfm__check_buffer(mem, bytes, (size_t)at.bytes, err);
+    if (r) return r;
+    memset(mem, 0, (size_t)at.kv);
+    tfm_session *s = (tfm_session *)mem;
+    s->isa = cfg ? cfg->isa : 0;
+    if ((r = tfm__session_hooks(s, m, cfg, err)) != TFM_OK) return r;
+    s->isa = tfm__kernels_of(s)->isa;
+    s->magic = TFM__SESSION_MAGIC;
+    s->identity = m->identity;
+    s->n_ctx = p.n_ctx;
+    s->n_batch = p.n_batch;
+    s->kv_type = p.kv_type;
+    s->q8 = p.q8;
+    s->want = p.want;
+    s->n_threads = p.n_threads;
+    s->half = p.half;
+    s->rope_len = p.rope_len;
+    tfm__arena a = {(uint8_t *)mem, 0, 0};
+    tfm__session_carve(&a, m, &p, &at);
+    s->at = at;
+    tfm__session_ropes(s, m);
+    *out = s;
+    return TFM_OK;
+}
+
+TFM_API tfm_result tfm_session_attach(tfm_session *s, size_t bytes, const tfm_model *m, const tfm_session_config *cfg, tfm_error *err) {
+    if (!s || (uintptr_t)s % 64 || bytes < sizeof *s) return tfm__fail(err, TFM_ERR_ARG, "session: not 64-byte aligned, or too small");
+    if (s->magic != TFM__SESSION_MAGIC || s->at.bytes != bytes) return tfm__fail(err, TFM_ERR_FORMAT, "session: these bytes hold none of %l bytes", (int64_t)bytes);
+    if (s->identity != m->identity) return tfm__fail(err, TFM_ERR_FORMAT, "session: it belongs to another model");
+    memset(&s->allocator, 0, sizeof s->allocator);
+    s->owned_bytes = 0;
+    return tfm__session_hooks(s, m, cfg, err);
+}
+
+TFM_API tfm_result tfm_session_new(const tfm_model *m, const tfm_session_config *cfg, tfm_session **out, tfm_error *err) {
+    const tfm_allocator *a = cfg ? cfg->allocator : NULL;
+    size_t bytes = 0;
+    *out = NULL;
+    tfm_result r = tfm_session_size(m, cfg, &bytes, err);
+    if (r) return r;
+    void *mem = tfm__alloc(a, bytes);
+    if (!mem) return tfm__fail(err, TFM_ERR_MEMORY, "out of memory for a session of %l bytes", (int64_t)bytes);
+    if ((r = tfm_session_init(m, cfg, mem, bytes, out, err)) != TFM_OK) {
+        tfm__release(a, mem, bytes);
+        return r;
+    }
+    if (a) (*out)->allocator.a = *a;
+    (*out)->owned_bytes = bytes;
+    return TFM_OK;
+}
+
+TFM_API void tfm_session_free(tfm_session *s) {
+    if (!s || !s->owned_bytes) return;
+    const tfm_allocator a = s->allocator.a;
+    tfm__release(&a, s, (size_t)s->owned_bytes);
+}
+
+TFM_API int64_t tfm_session_length(const tfm_session *s) { return s->length; }
+TFM_API int64_t tfm_session_context(const tfm_session *s) { return s->n_ctx; }
+TFM_API int32_t tfm_session_isa(const tfm_session *s) { return s->isa; }
+
+TFM_API tfm_result tfm_session_rewind(tfm_session *s, int64_t length, tfm_error *err) {
+    const tfm_config *c = &tfm__model_of(s)->config.c;
+    if (length < 0 || length > s->length) return tfm__fail(err, TFM_ERR_ARG, "rewind to %l: the session holds %l tokens", length, s->length);
+    const tfm__cache *cache = (const tfm__cache *)(const void *)((const uint8_t *)s + s->at.cache);
+    for (int i = 0; i < c->n_layers; i++)
+        if (cache[i].length < s->n_ctx && s->high > cache[i].length && length < s->high - s->n_batch)
+            return tfm__fail(err, TFM_ERR_CONTEXT, "rewind to %l: layer %d keeps a window and %d positions were written up to %l", length, i,
+                             (int)s->n_batch, s->high);
+    s->length = length;
+    s->rows = 0;
+    return TFM_OK;
+}
+
+TFM_API const float *tfm_hidden(const tfm_session *s, int64_t i) {
+    if (s->want == TFM_WANT_NONE || !s->rows) return NULL;
+    if (s->want == TFM_WANT_LAST) i = 0;
+    if (i < 0 || i >= s->rows) return NULL;
+    return tfm__floats(s, s->at.hidden) + (size_t)i * (size_t)tfm__model_of(s)->config.c.d_model;
+}
+
+TFM_API const float *tfm_logits(const tfm_session *s, int64_t i) {
+    if (s->want == TFM_WANT_LAST) i = 0;
+    if ((s->want != TFM_WANT_LAST && s->want != TFM_WANT_ALL) || i < 0 || i >= s->rows) return NULL;
+    return tfm__floats(s, s->at.logits) + (size_t)i * (size_t)tfm__model_of(s)->config.c.n_vocab;
+}
+
+/* ====================================================================================================================
+   [B9] FORWARD: one step a function, each reads its part of the description. tfm__pass is a chunk of n tokens under way.
+   ================================================================================================================= */
+
+typedef struct tfm__pass {
+    tfm_session *s;
+    const tfm_model *m;
+    const tfm_config *c;
+    const tfm_kernels *k;
+    tfm__workers w;
+    int64_t n, pos;            /* tokens of this chunk; position of the first */
+    const tfm_block *b;        /* the layer under way */
+    int32_t layer;
+} tfm__pass;
+
+static tfm_tensor tfm__weight_of(const tfm__pass *p, int32_t role) {
+    return tfm_model_tensor(p->m, role < TFM_ROLE_ATTN_NORM ? -1 : p->layer, role);
+}
+
+static const float *tfm__vector_of(const tfm__pass *p, int32_t role) { return (const float *)tfm__weight_of(p, role).data; }
+
+static void tfm__trace(const tfm__pass *p, const char *name, const float *data, int64_t cols) {
+    if (p->s->trace.fn) p->s->trace.fn((void *)(uintptr_t)p->s->trace_user.p, name, p->layer, data, p->n, cols);
+}
+
+/* --- norms over rows --- */
+
+typedef struct tfm__norm_job {
+    const tfm_kernels *k;
+    float *out;                /* [n][width] */
+    const float *x, *w, *bias; /* x [n][width] */
+    int32_t kind;
+    float offset, eps;
+    int64_t width;
+} tfm__norm_job;
+
+static void tfm__norm_rows(void *ctx, int thread, int64_t first, int64_t last) {
+    const tfm__norm_job *j = (const tfm__norm_job *)ctx;
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
+        float *out = j->out + i * j->width;
+        const float *x = j->x + i * j->width;
+        if (j->kind == TFM_NORM_RMS) j->k->rmsnorm(out, x, j->w, j->offset, j->eps, j->width);
+        else if (j->kind == TFM_NORM_LAYER) j->k->layernorm(out, x, j->w, j->bias, j->offset, j->eps, j->width);
+        else if (out != x) memcpy(out, x, (size_t)j->width * sizeof(float));
+    }
+}
+
+/* out = norm(x) with the block's norm and the weights of two roles. */
+static void tfm__block_norm(const tfm__pass *p, float *out, const float *x, int32_t role_w, int32_t role_b) {
+    tfm__norm_job j;
+    j.k = p->k;
+    j.out = out;
+    j.x = x;
+    j.w = tfm__vector_of(p, role_w);
+    j.bias = tfm__vector_of(p, role_b);
+    j.kind = p->b->norm_kind;
+    j.offset = p->b->norm_offset;
+    j.eps = p->b->norm_eps;
+    j.width = p->c->d_model;
+    tfm__for(&p->w, p->n, tfm__norm_rows, &j);
+}
+
+/* --- matmul: up to three weights over the same input, cut into strips --- */
+
+typedef struct tfm__quantize_job { const tfm_kernels *k; uint8_t *out; const float *x; size_t stride; int64_t cols; } tfm__quantize_job;
+
+static void tfm__quantize_part(void *ctx, int thread, int64_t first, int64_t last) {
+    const tfm__quantize_job *j = (const tfm__quantize_job *)ctx;
+    (void)thread;
+    for (int64_t i = first; i < last; i++) j->k->quantize_row(j->out + (size_t)i * j->stride, j->x + i * j->cols, j->cols);
+}
+
+typedef struct tfm__linear { int32_t role, role_bias; float *y; } tfm__linear; /* y [n][rows] */
+
+typedef struct tfm__matmul_job {
+    const tfm_kernels *k;
+    tfm_tensor w[3];
+    tfm_matmul_args a[3];
+    int64_t end[3]; /* strips up to and including matmul i */
+    int count;
+} tfm__matmul_job;
+
+static void tfm__matmul_part(void *ctx, int thread, int64_t first, int64_t last) {
+    const tfm__matmul_job *j = (const tfm__matmul_job *)ctx;
+    (void)thread;
+    for (int i = 0; i < j->count; i++) {
+        const int64_t start = i ? j->end[i - 1] : 0;
+        const int64_t s0 = first > start ? first : start, s1 = last < j->end[i] ? last : j->end[i];
+        if (s0 < s1) j->k->matmul(&j->a[i], s0 - start, s1 - start);
+    }
+}
+
+static int tfm__is_float(int32_t type) { return type == TFM_F32 || type == TFM_F16 || type == TFM_BF16; }
+
+/* y_i = W_i x (+ bias) for `count` weights. x: n rows [cols], n rows of this call. */
+static void tfm__linears(const tfm__pass *p, const float *x, int64_t cols, int64_t n, const tfm__linear *l, int count) {
+    tfm__matmul_job job;
+    uint8_t *q8 = (uint8_t *)tfm__floats(p->s, p->s->at.q8);
+    const size_t q8_stride = tfm_q8_row_bytes(cols);
+    int quantized = 0;
+    job.k = p->k;
+    job.count = count;
+    for (int i = 0; i < count; i++) {
+        tfm_matmul_args *a = &job.a[i];
+        job.w[i] = tfm__weight_of(p, l[i].role);
+        a->w = &job.w[i];
+        a->bias = l[i].role_bias ? tfm__vector_of(p, l[i].role_bias) : NULL;
+        a->x_q8 = p->s->q8 && !tfm__is_float(job.w[i].type);
+        a->x = a->x_q8 ? (const void *)q8 : (const void *)x;
+        a->x_stride = a->x_q8 ? q8_stride : (size_t)cols * sizeof(float);
+        a->n = (int32_t)n;
+        a->y = l[i].y;
+        a->y_stride = (size_t)job.w[i].rows;
+        a->scratch = NULL;
+        a->scratch_bytes = 0;
+        job.end[i] = (job.w[i].rows + 15) / 16 + (i ? job.end[i - 1] : 0);
+        quantized |= a->x_q8;
+    }
+    if (quantized) {
+        tfm__quantize_job q;
+        q.k = p->k;
+        q.out = q8;
+        q.x = x;
+        q.stride = q8_stride;
+        q.cols = cols;
+        tfm__for(&p->w, n, tfm__quantize_part, &q);
+    }
+    tfm__for(&p->w, job.end[count - 1], tfm__matmul_part, &job);
+}
+
+static tfm__linear tfm__to(float *y, int32_t role, int32_t role_bias) {
+    tfm__linear l;
+    l.role = role;
+    l.role_bias = role_bias;
+    l.y = y;
+    return l;
+}
+
+/* --- attention --- */
+
+typedef struct tfm__heads_job {
+    const tfm__pass *p;
+    float *q, *k, *v;
+    const tfm__cache *cache;
+} tfm__heads_job;
+
+/* QK-norm of one row of heads: [n_heads][head_dim], per head or over the whole width. */
+static void tfm__norm_heads(const tfm__pass *p, float *x, int32_t role, int64_t n_heads) {
+    const tfm_block *b = p->b;
+    tfm__norm_job j;
+    j.k = p->k;
+    j.out = x;
+    j.x = x;
+    j.w = tfm__vector_of(p, role);
+    j.bias = NULL;
+    j.kind = b->qk_norm_kind;
+    j.offset = b->qk_norm_offset;
+    j.eps = b->qk_norm_eps;
+    j.width = b->qk_norm == TFM_QKNORM_HEAD ? b->head_dim : n_heads * b->head_dim;
+    tfm__norm_rows(&j, 0, 0, b->qk_norm == TFM_QKNORM_HEAD ? n_heads : 1);
+}
+
+/* Per token: QK-norm, RoPE, K and V into the cache. */
+static void tfm__prepare_heads(void *ctx, int thread, int64_t first, int64_t last) {
+    const tfm__heads_job *j = (const tfm__heads_job *)ctx;
+    const tfm__pass *p = j->p;
+    const tfm_block *b = p->b;
+    tfm_session *s = p->s;
+    const int64_t qw = (int64_t)b->n_heads * b->head_dim, kw = (int64_t)b->n_kv_heads * b->head_dim;
+    const size_t row = tfm__kv_row_bytes(s->kv_type, (size_t)b->head_dim);
+    uint8_t *base = (uint8_t *)s;
+    (void)thread;
+    for (int64_t t = first; t < last; t++) {
+        float *q = j->q + t * qw, *k = j->k + t * kw, *v = j->v + t * kw;
+        if (b->qk_norm) {
+            tfm__norm_heads(p, q, TFM_ROLE_Q_NORM, b->n_heads);
+            tfm__norm_heads(p, k, TFM_ROLE_K_NORM, b->n_kv_heads);
+        }
+        if (b->rope_style) {
+            const size_t at = ((size_t)(b - p->c->blocks) * (size_t)s->n_batch + (size_t)t) * (size_t)s->half;
+            const float *cos_t = tfm__floats(s, s->at.cos) + at, *sin_t = tfm__floats(s, s->at.sin) + at;
+            p->k->rope(q, cos_t, sin_t, b->rope_style, tfm__rope_dims(b), b->head_dim, b->n_heads);
+            p->k->rope(k, cos_t, sin_t, b->rope_style, tfm__rope_dims(b), b->head_dim, b->n_kv_heads);
+        }
+        const int64_t slot = (p->pos + t) % j->cache->length;
+        for (int32_t h = 0; h < b->n_kv_heads; h++) {
+            const size_t at = ((size_t)h * (size_t)j->cache->length + (size_t)slot) * row;
+            p->k->store_kv(base + j->cache->k + at, s->kv_type, k + (int64_t)h * b->head_dim, b->head_dim);
+            p->k->store_kv(base + j->cache->v + at, s->kv_type, v + (int64_t)h * b->head_dim, b->head_dim);
+        }
+    }
+}
+
+typedef struct tfm__attention_job { const tfm_kernels *k; tfm_attention_args a; } tfm__attention_job;
+
+static void tfm__attention_part(void *ctx, int thread, int64_t first, int64_t last) {
+    const tfm__attention_job *j = (const tfm__attention_job *)ctx;
+    (void)thread;
+    j->k->attention(&j->a, first, last);
+}
+
+/* y = O(attention(Q x, K x, V x)). x [n][d_model] */
+static void tfm__attend(const tfm__pass *p, float *y, const float *x) {
+    const tfm_block *b = p->b;
+    tfm_session *s = p->s;
+    const int64_t qw = (int64_t)b->n_heads * b->head_dim, kw = (int64_t)b->n_kv_heads * b->head_dim;
+    float *q = tfm__floats(s, s->at.work), *k = q + p->n * qw, *v = k + p->n * kw, *mixed = v + p->n * kw;
+    const tfm__cache *cache = (const tfm__cache *)(const void *)((const uint8_t *)s + s->at.cache) + p->layer;
+
+    tfm__linear qkv[3];
+    qkv[0] = tfm__to(q, TFM_ROLE_Q, TFM_ROLE_Q_B);
+    qkv[1] = tfm__to(k, TFM_ROLE_K, TFM_ROLE_K_B);
+    qkv[2] = tfm__to(v, TFM_ROLE_V, TFM_ROLE_V_B);
+    tfm__linears(p, x, p->c->d_model, p->n, qkv, 3);
+
+    tfm__heads_job heads;
+    heads.p = p;
+    heads.q = q;
+    heads.k = k;
+    heads.v = v;
+    heads.cache = cache;
+    tfm__for(&p->w, p->n, tfm__prepare_heads, &heads);
+    tfm__trace(p, "q", q, qw);
+    tfm__trace(p, "k", k, kw);
+    tfm__trace(p, "v", v, kw);
+
+    tfm__attention_job job;
+    job.k = p->k;
+    memset(&job.a, 0, sizeof job.a);
+    job.a.out = mixed;
+    job.a.q = q;
+    job.a.k = (const uint8_t *)s + cache->k;
+    job.a.v = (const uint8_t *)s + cache->v;
+    job.a.kv_type = s->kv_type;
+    job.a.n = (int32_t)p->n;
+    job.a.n_heads = b->n_heads;
+    job.a.n_kv_heads = b->n_kv_heads;
+    job.a.head_dim = b->head_dim;
+    job.a.pos = p->pos;
+    job.a.length = cache->length;
+    job.a.window = b->window;
+    job.a.scale = b->attn_scale > 0 ? b->attn_scale : (float)(1.0 / sqrt((double)b->head_dim));
+    job.a.softcap = b->attn_softcap;
+    tfm__for(&p->w, p->n * b->n_heads, tfm__attention_part, &job);
+    tfm__trace(p, "attn", mixed, qw);
+
+    const tfm__linear o = tfm__to(y, TFM_ROLE_O, TFM_ROLE_O_B);
+    tfm__linears(p, mixed, qw, p->n, &o, 1);
+}
+
+/* --- feed-forward --- */
+
+typedef struct tfm__act_job { const tfm_kernels *k; float *gate, *up; int32_t act, gated; int64_t width; } tfm__act_job;
+
+static void tfm__act_rows(void *ctx, int thread, int64_t first, int64_t last) {
+    const tfm__act_job *j = (const tfm__act_job *)ctx;
+    const int64_t at = first * j->width, n = (last - first) * j->width;
+    (void)thread;
+    if (j->gated) j->k->glu(j->gate + at, j->gate + at, j->up + at, j->act, n);
+    else j->k->activate(j->up + at, j->act, n);
+}
+
+/* y = down(act(gate x) * up x), or down(act(up x)). x [n][d_model] */
+static void tfm__feed_forward(const tfm__pass *p, float *y, const float *x) {
+    const tfm_block *b = p->b;
+    tfm__act_job act;
+    tfm__linear in[2];
+    act.k = p->k;
+    act.up = tfm__floats(p->s, p->s->at.work);
+    act.gate = act.up + p->n * b->d_ff;
+    act.act = b->ffn_act;
+    act.gated = b->ffn_gated;
+    act.width = b->d_ff;
+    in[0] = tfm__to(act.up, TFM_ROLE_UP, TFM_ROLE_UP_B);
+    in[1] = tfm__to(act.gate, TFM_ROLE_GATE, TFM_ROLE_GATE_B);
+    tfm__linears(p, x, p->c->d_model, p->n, in, b->ffn_gated ? 2 : 1);
+    tfm__for(&p->w, p->n, tfm__act_rows, &act);
+    const float *h = b->ffn_gated ? act.gate : act.up;
+    tfm__trace(p, "ffn_act", h, b->d_ff);
+    const tfm__linear down = tfm__to(y, TFM_ROLE_DOWN, TFM_ROLE_DOWN_B);
+    tfm__linears(p, h, b->d_ff, p->n, &down, 1);
+}
+
+/* --- the block --- */
+
+typedef struct tfm__add_job { const tfm_kernels *k; float *x; const float *y; float scale; int64_t width; } tfm__add_job;
+
+static void tfm__add_rows(void *ctx, int thread, int64_t first, int64_t last) {
+    const tfm__add_job *j = (const tfm__add_job *)ctx;
+    (void)thread;
+    j->k->add(j->x + first * j->width, j->y + first * j->width, j->scale, (last - first) * j->width);
+}
+
+static void tfm__add_branch(const tfm__pass *p, float *x, const float *y) {
+    tfm__add_job j;
+    j.k = p->k;
+    j.x = x;
+    j.y = y;
+    j.scale = p->b->residual_scale != 0 ? p->b->residual_scale : 1.0f;
+    j.width = p->c->d_model;
+    tfm__for(&p->w, p->n, tfm__add_rows, &j);
+}
+
+/* The roles and names of a branch: attention or feed-forward. */
+typedef struct tfm__branch {
+    int32_t norm, norm_b, post, post_b;
+    const char *norm_name, *out_name;
+    void (*run)(const tfm__pass *p, float *y, const float *x);
+} tfm__branch;
+
+static const tfm__branch tfm__attention_branch = {TFM_ROLE_ATTN_NORM, TFM_ROLE_ATTN_NORM_B, TFM_ROLE_ATTN_POST_NORM,
+                                                  TFM_ROLE_ATTN_POST_NORM_B, "attn_norm", "attn_out", tfm__attend};
+static const tfm__branch tfm__ffn_branch = {TFM_ROLE_FFN_NORM, TFM_ROLE_FFN_NORM_B, TFM_ROLE_FFN_POST_NORM,
+                                            TFM_ROLE_FFN_POST_NORM_B, "ffn_norm", "ffn_out", tfm__feed_forward};
+
+/* y = branch(x) with the norms where the description puts them, up to but not including the residual add. */
+static void tfm__run_branch(const tfm__pass *p, const tfm__branch *br, float *y, const float *x) {
+    const int place = p->b->norm_place;
+    float *xn = tfm__floats(p->s, p->s->at.xn);
+    const float *in = x;
+    if (place == TFM_PLACE_PRE || place == TFM_PLACE_SANDWICH) {
+        tfm__block_norm(p, xn, x, br->norm, br->norm_b);
+        tfm__trace(p, br->norm_name, xn, p->c->d_model);
+        in = xn;
+    }
+    br->run(p, y, in);
+    if (place == TFM_PLACE_POST_BRANCH || place == TFM_PLACE_SANDWICH) tfm__block_norm(p, y, y, br->post, br->post_b);
+    tfm__trace(p, br->out_name, y, p->c->d_model);
+}
+
+static void tfm__run_block(const tfm__pass *p) {
+    float *x = tfm__floats(p->s, p->s->at.x), *y = tfm__floats(p->s, p->s->at.y);
+    const int post_add = p->b->norm_place == TFM_PLACE_POST_ADD;
+    tfm__run_branch(p, &tfm__attention_branch, y, x);
+    if (p->b->residual == TFM_RESIDUAL_SEQUENTIAL) {
+        tfm__add_branch(p, x, y);
+        if (post_add) tfm__block_norm(p, x, x, TFM_ROLE_ATTN_POST_NORM, TFM_ROLE_ATTN_POST_NORM_B);
+        tfm__run_branch(p, &tfm__ffn_branch, y, x);
+        tfm__add_branch(p, x, y);
+        if (post_add) tfm__block_norm(p, x, x, TFM_ROLE_FFN_POST_NORM, TFM_ROLE_FFN_POST_NORM_B);
+        return;
+    }
+    /* parallel: both branches read x, so attention's result waits in y until the feed-forward has run */
+    float *xn = tfm__floats(p->s, p->s->at.xn), *z = tfm__floats(p->s, p->s->at.z);
+    if (p->b->residual == TFM_RESIDUAL_PARALLEL_1) tfm__feed_forward(p, z, xn);
+    else tfm__run_branch(p, &tfm__ffn_branch, z, x);
+    tfm__add_branch(p, x, y);
+    tfm__add_branch(p, x, z);
+}
+
+/* --- embedding, head, eval --- */
+
+typedef struct tfm__embed_job { const tfm__pass *p; const int32_t *ids; tfm_tensor w, pos; float scale; float *x; } tfm__embed_job;
+
+static void tfm__embed_rows(void *ctx, int thread, int64_t first, int64_t last) {
+    const tfm__embed_job *j = (const tfm__embed_job *)ctx;
+    const tfm__pass *p = j->p;
+    const int64_t d = p->c->d_model;
+    float *row = tfm__floats(p->s, p->s->at.y); /* free until the first sublayer */
+    (void)thread;
+    for (int64_t t = first; t < last; t++) {
+        p->k->embed(j->x + t * d, &j->w, j->ids[t], j->scale);
+        if (!j->pos.data) continue;
+        p->k->embed(row + t * d, &j->pos, p->pos + t + p->c->pos_offset, 1.0f);
+        p->k->add(j->x + t * d, row + t * d, 1.0f, d);
+    }
+}
+
+/* cos and sin of this chunk's positions, for each kind of block that rotates. */
+static void tfm__rope_tables(const tfm__pass *p) {
+    tfm_session *s = p->s;
+    for (int i = 0; i < p->c->n_blocks; i++) {
+        const tfm_block *b = &p->c->blocks[i];
+        if (!b->rope_style) continue;
+        for (int64_t t = 0; t < p->n; t++) {
+            const size_t at = ((size_t)i * (size_t)s->n_batch + (size_t)t) * (size_t)s->half;
+            p->k->rope_angles(tfm__floats(s, s->at.cos) + at, tfm__floats(s, s->at.sin) + at,
+                              tfm__floats(s, s->at.inv_freq) + (size_t)i * (size_t)s->half, tfm__floats(s, s->at.mscale)[i], p->pos + t,
+                              tfm__rope_dims(b) / 2);
+        }
+    }
+}
+
+/* No NaN and no infinity: the largest magnitude, as bits, stays below infinity's. Eight lanes, for speed. */
+static int tfm__all_finite(const float *x, int64_t n) {
+    uint32_t most[8] = {0, 0, 0, 0, 0, 0, 0, 0}, bits, top = 0;
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(&bits, x + i, 4);
+        bits &= 0x7fffffffu;
+        if (most[i & 7] < bits) most[i & 7] = bits;
+    }
+    for (int i = 0; i < 8; i++)
+        if (top < most[i]) top = most[i];
+    return top < 0x7f800000u;
+}
+
+/* Final norm and logits of `rows` rows that start at row `first` of x. */
+static tfm_result tfm__head(tfm__pass *p, int64_t first, int64_t rows, tfm_error *err) {
+    tfm_session *s = p->s;
+    const tfm_config *c = p->c;
+    tfm__norm_job j;
+    p->layer = -1;
+    p->n = rows;
+    j.k = p->k;
+    j.out = tfm__floats(s, s->at.hidden);
+    j.x = tfm__floats(s, s->at.x) + first * c->d_model;
+    j.w = tfm__vector_of(p, TFM_ROLE_OUT_NORM);
+    j.bias = tfm__vector_of(p, TFM_ROLE_OUT_NORM_B);
+    j.kind = c->norm_kind;
+    j.offset = c->norm_offset;
+    j.eps = c->norm_eps;
+    j.width = c->d_model;
+    tfm__for(&p->w, rows, tfm__norm_rows, &j);
+    tfm__trace(p, "final_norm", j.out, c->d_model);
+    s->rows = rows;
+    if (s->want == TFM_WANT_HIDDEN) return TFM_OK;
+
+    float *logits = tfm__floats(s, s->at.logits);
+    const tfm__linear head = tfm__to(logits, TFM_ROLE_HEAD, TFM_ROLE_HEAD_B);
+    tfm__linears(p, j.out, c->d_model, rows, &head, 1);
+    for (int64_t t = 0; t < rows; t++) {
+        float *l = logits + t * c->n_vocab;
+        if (c->logit_scale != 0) p->k->scale(l, c->logit_scale, c->n_vocab);
+        if (!tfm__all_finite(l, c->n_vocab)) {
+            s->rows = 0;
+            return tfm__fail(err, TFM_ERR_NUMERIC, "a logit at position %l is not finite", p->pos + first + t);
+        }
+        if (c->logit_softcap > 0) p->k->softcap(l, c->logit_softcap, c->n_vocab);
+    }
+    tfm__trace(p, "logits", logits, c->n_vocab);
+    return TFM_OK;
+}
+
+static int tfm__cancelled(const tfm_session *s, int64_t done, int64_t total) {
+    return s->progress.fn && s->progress.fn((void *)(uintptr_t)s->progress_user.p, done, total) != 0;
+}
+
+/* One chunk of at most n_batch tokens; `last` = it ends the call. done, total: layers, for the progress callback. */
+static tfm_result tfm__eval_chunk(tfm_session *s, const int32_t *ids, int64_t n, int last, int64_t done, int64_t total, tfm_error *err) {
+    tfm__pass p;
+    p.s = s;
+    p.m = tfm__model_of(s);
+    p.c = &p.m->config.c;
+    p.k = tfm__kernels_of(s);
+    p.w.n_threads = s->n_threads;
+    p.w.parallel.user = (void *)(uintptr_t)s->parallel_user.p;
+    p.w.parallel.run = s->parallel.run;
+    p.n = n;
+    p.pos = s->length;
+    p.b = NULL;
+    p.layer = -1;
+    if (s->high < p.pos + n) s->high = p.pos + n;
+
+    tfm__embed_job e;
+    e.p = &p;
+    e.ids = ids;
+    e.w = tfm__weight_of(&p, TFM_ROLE_EMBED);
+    e.pos = tfm__weight_of(&p, TFM_ROLE_POS_EMBED);
+    e.scale = p.c->embed_scale != 0 ? p.c->embed_scale : 1.0f;
+    e.x = tfm__floats(s, s->at.x);
+    tfm__for(&p.w, n, tfm__embed_rows, &e);
+    tfm__trace(&p, "embed", e.x, p.c->d_model);
+    tfm__rope_tables(&p);
+
+    for (int32_t i = 0; i < p.c->n_layers; i++) {
+        if (tfm__cancelled(s, done + i, total)) return tfm__fail(err, TFM_ERR_CANCELLED, "cancelled");
+        p.layer = i;
+        p.b = tfm__layer(p.c, i);
+        tfm__run_block(&p);
+        tfm__trace(&p, "out", e.x, p.c->d_model);
+    }
+    const int all = s->want == TFM_WANT_ALL || s->want == TFM_WANT_HIDDEN;
+    tfm_result r = TFM_OK;
+    if (s->want != TFM_WANT_NONE && (last || all)) r = tfm__head(&p, all ? 0 : n - 1, all ? n : 1, err);
+    if (!r) s->length += n;
+    return r;
+}
+
+TFM_API tfm_result tfm_eval(tfm_session *s, const int32_t *ids, int64_t n, tfm_error *err) {
+    const tfm_config *c = &tfm__model_of(s)->config.c;
+    if (n < 0 || (n && !ids)) return tfm__fail(err, TFM_ERR_ARG, "n %l must not be negative", n);
+    if (n > s->n_ctx - s->length)
+        return tfm__fail(err, TFM_ERR_CONTEXT, "%l tokens do not fit: the context has %d positions, %l are used", n, (int)s->n_ctx, s->length);
+    if ((s->want == TFM_WANT_ALL || s->want == TFM_WANT_HIDDEN) && n > s->n_batch)
+        return tfm__fail(err, TFM_ERR_ARG, "%l tokens at once: n_batch is %d and each one's result is wanted", n, (int)s->n_batch);
+    for (int64_t i = 0; i < n; i++)
+        if (ids[i] < 0 || ids[i] >= c->n_vocab)
+            return tfm__fail(err, TFM_ERR_ARG, "token id %d is out of range (the embedding has %d rows)", (int)ids[i], (int)c->n_vocab);
+    if (!n) return TFM_OK;
+    s->rows = 0;
+    const int64_t chunks = (n + s->n_batch - 1) / s->n_batch, total = chunks * c->n_layers;
+    for (int64_t i = 0; i < chunks; i++) {
+        const int64_t first = i * s->n_batch, m = n - first < s->n_batch ? n - first : s->n_batch;
+        const tfm_result r = tfm__eval_chunk(s, ids + first, m, i + 1 == chunks, i * c->n_layers, total, err);
+        if (r) return r;
+    }
+    return TFM_OK;
+}
+
+#ifndef TFM_NO_TEXT
+/* ====================================================================================================================
+   [B9] TOKENIZER: everything is read in place from one section of the file; nothing here trusts a number in it
+   ====================================================================================================================
+
+   Section: all numbers little-endian uint32 unless said otherwise; a head of TFM_TOK_TABLES words:
+     FORM 1 | SIZE bytes of the section | FLAGS | MODEL | N_IDS | UNK id or ~0 | MAX_PIECE, MAX_ADDED longest piece and
+     longest added token in bytes | GROW_MUL, GROW_ADD a text of n bytes is at most n*MUL + ADD bytes after the
+     operations (MUL >= 3: a bad byte becomes U+FFFD) | WORD_CLASS class of "\w" for single-word tokens | N_NORM
+   and then for each table its byte offset in the section and its number of entries:
+     ENDS         N_IDS + 1    piece i is BYTES[ENDS[i] .. ENDS[i+1])
+     BYTES        bytes        what each piece stands for in the text, spaces as spaces
+     PIECE_FLAGS  bytes        TFM_TOKEN_... | PIECE_WHOLE: a word that equals the piece is the piece |
+                               PIECE_LITERAL: its spaces were spaces in the vocabulary
+     BYTE_IDS     256          BYTE_LEVEL: the symbol of a byte; BYTE_FALLBACK: the token of a byte; ~0 none
+     HASH         (hash, id+1) pieces the model can make; open addressing, linear probing, empty = 0
+     MERGES       (left, right, rank, result) the same, empty = ~0; the lowest rank goes first, then the leftmost pair
+     ADDED        (id, flags)  added tokens
+     ROOT_x, TRIE_x            their texts: ROOT has 256 entries, first byte -> node or 0; a node is two words,
+                               first child | byte << 24 and added token + 1; its children end where those of the next
+                               node begin (one node more than there are). RAW is matched in the text as it came, NORM
+                               in the normalised text.
+     PREFIX, SUFFIX            ids around every text
+     OPS          4 words      the first N_NORM are the normaliser, the others the pre-tokenizer, in order:
+                               NFC | REPLACE (pattern offset, length | length << 16 of the content, content offset) |
+                               PREPEND (offset, length, when) | SQUEEZE (spaces: none at the ends, one between) |
+                               SPLIT (first instruction, behaviour, choice points)
+     CODE         8 bytes      op uint8, 0, a uint16, b uint32, see tfm__re_step
+     CLASSES      8 words      bitmap of ASCII (4), mask of general categories, first range, ranges, negated
+     RANGES       (low, high)  code points
+     STRINGS      bytes
+   ================================================================================================================= */
+
+enum { TFM__NO_ID = -1 };
+#define TFM__NONE 0xFFFFFFFFu
+#define TFM__UNKNOWN 0x80000000u /* a symbol without an id: | its byte offset in the word */
+
+typedef struct tfm__tok_table { uint32_t at, count; } tfm__tok_table;
+
+struct tfm_tokenizer {
+    const uint8_t *base;
+    uint32_t flags, n_ids, unk, max_piece, max_added, grow_mul, grow_add, word_class, n_norm;
+    tfm__tok_table table[TFM_TOK_N_TABLES];
+};
+
+/* ---- tables ------------------------------------------------------------------------------------------------------ */
+
+/* Bytes of an entry of each table. */
+static const uint8_t tfm__tok_entry[TFM_TOK_N_TABLES] = {4, 1, 1, 4, 8, 16, 8, 4, 8, 4, 8, 4, 4, 16, 8, 32, 8, 1};
+
+/* Word `word` of entry i; the caller has i < count. */
+static uint32_t tfm__tok_word(const tfm_tokenizer *t, int table, uint32_t i, uint32_t word) {
+    return tfm__le32(t->base + t->table[table].at + (size_t)i * tfm__tok_entry[table] + word * 4);
+}
+static uint32_t tfm__tok_count(const tfm_tokenizer *t, int table) { return t->table[table].count; }
+
+/* Piece of an id below n_ids. */
+static const uint8_t *tfm__tok_piece(const tfm_tokenizer *t, uint32_t id, uint32_t *n) {
+    uint32_t a = tfm__tok_word(t, TFM_TOK_ENDS, id, 0), b = tfm__tok_word(t, TFM_TOK_ENDS, id + 1, 0);
+    *n = 0;
+    if (b > tfm__tok_count(t, TFM_TOK_BYTES) || a > b) return NULL;
+    *n = b - a;
+    return t->base + t->table[TFM_TOK_BYTES].at + a;
+}
+static uint32_t tfm__tok_flags(const tfm_tokenizer *t, uint32_t id) {
+    return t->base[t->table[TFM_TOK_PIECE_FLAGS].at + id];
+}
+
+/* Hash of a piece; the converter computes the same. */
+static uint32_t tfm__tok_hash(const uint8_t *p, uint32_t n) {
+    uint32_t h = 0x9E3779B1u ^ n;
+    for (; n >= 4; p += 4, n -= 4) {
+        h = (h ^ tfm__le32(p)) * 0x85EBCA6Bu;
+        h ^= h >> 15;
+    }
+    for (; n; p++, n--) h = (h ^ *p) * 0xC2B2AE35u;
+    h ^= h >> 15;
+    h *= 0x27D4EB2Fu;
+    return h ^ h >> 16;
+}
+
+static uint32_t tfm__tok_find(const tfm_tokenizer *t, const uint8_t *p, uint32_t n) {
+    uint32_t cap = tfm__tok_count(t, TFM_TOK_HASH), hash = tfm__tok_hash(p, n);
+    if (!cap || n > t->max_piece) return TFM__NONE;
+    uint32_t slot = (uint32_t)((uint64_t)hash * cap >> 32);
+    for (int probe = 0; probe < TFM_TOK_PROBES; probe++) {
+        uint32_t id = tfm__tok_word(t, TFM_TOK_HASH, slot, 1) - 1, m;
+        if (id >= t->n_ids) return TFM__NONE;
+        if (tfm__tok_word(t, TFM_TOK_HASH, slot, 0) == hash) {
+            const uint8_t *q = tfm__tok_piece(t, id, &m);
+            if (q && m == n && memcmp(p, q, n) == 0) return id;
+        }
+        if (++slot == cap) slot = 0;
+    }
+    return TFM__NONE;
+}
+
+/* Hash of a pair of symbols; the converter computes the same. */
+static uint32_t tfm__tok_pair_hash(uint32_t left, uint32_t right) {
+    uint32_t h = left * 0x9E3779B1u + right * 0x85EBCA77u;
+    h ^= h >> 15;
+    h *= 0x2C1B3C6Du;
+    return h ^ h >> 16;
+}
+
+/* The rank of merging two symbols and the id they become; TFM__NONE if they do not merge. */
+static uint32_t tfm__tok_merge(const tfm_tokenizer *t, uint32_t left, uint32_t right, uint32_t *result) {
+    uint32_t cap = tfm__tok_count(t, TFM_TOK_MERGES);
+    *result = TFM__NONE;
+    if (!cap || (left | right) & TFM__UNKNOWN) return TFM__NONE;
+    uint32_t slot = (uint32_t)((uint64_t)tfm__tok_pair_hash(left, right) * cap >> 32);
+    for (int probe = 0; probe < TFM_TOK_PROBES; probe++) {
+        uint32_t a = tfm__tok_word(t, TFM_TOK_MERGES, slot, 0);
+        if (a == TFM__NONE) return TFM__NONE;
+        if (a == left && tfm__tok_word(t, TFM_TOK_MERGES, slot, 1) == right) {
+            *result = tfm__tok_word(t, TFM_TOK_MERGES, slot, 3);
+            return *result < t->n_ids ? tfm__tok_word(t, TFM_TOK_MERGES, slot, 2) : TFM__NONE;
+        }
+        if (++slot == cap) slot = 0;
+    }
+    return TFM__NONE;
+}
+
+/* ---- opening ----------------------------------------------------------------------------------------------------- */
+
+/* Every jump goes forward and stays inside, every class exists: a program then ends after finitely many steps. */
+static int tfm__tok_code_ok(const tfm_tokenizer *t) {
+    uint32_t n = tfm__tok_count(t, TFM_TOK_CODE), n_classes = tfm__tok_count(t, TFM_TOK_CLASSES);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t head = tfm__tok_word(t, TFM_TOK_CODE, i, 0), b = tfm__tok_word(t, TFM_TOK_CODE, i, 1);
+        uint32_t op = head & 255, a = head >> 16;
+        int is_class = op == TFM_RE_CLASS || op == TFM_RE_STAR || op == TFM_RE_RUN || op == TFM_RE_TRY;
+        int is_jump = op == TFM_RE_SPLIT || op == TFM_RE_JUMP || op == TFM_RE_AHEAD || op == TFM_RE_NOT_AHEAD;
+        if (op > TFM_RE_END || (is_class && b >= n_classes) || (is_jump && (b <= i || b >= n))) return 0;
+        if ((op == TFM_RE_SPLIT || op == TFM_RE_STAR || op == TFM_RE_RUN) && a >= TFM_RE_MAX_MEMO) return 0;
+        if (op != TFM_RE_MATCH && i + 1 >= n) return 0;
+    }
+    for (uint32_t i = 0; i < n_classes; i++) {
+        uint32_t first = tfm__tok_word(t, TFM_TOK_CLASSES, i, 5), m = tfm__tok_word(t, TFM_TOK_CLASSES, i, 6);
+        uint32_t all = tfm__tok_count(t, TFM_TOK_RANGES);
+        if (first > all || m > all - first) return 0;
+    }
+    return 1;
+}
+
+static int tfm__tok_string_ok(const tfm_tokenizer *t, uint32_t at, uint32_t n) {
+    uint32_t all = tfm__tok_count(t, TFM_TOK_STRINGS);
+    return at <= all && n <= all - at;
+}
+
+static int tfm__tok_ops_ok(const tfm_tokenizer *t) {
+    uint32_t n = tfm__tok_count(t, TFM_TOK_OPS);
+    if (n > TFM_TOK_MAX_OPS || t->n_norm > n) return 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t kind = tfm__tok_word(t, TFM_TOK_OPS, i, 0), a = tfm__tok_word(t, TFM_TOK_OPS, i, 1);
+        uint32_t b = tfm__tok_word(t, TFM_TOK_OPS, i, 2), c = tfm__tok_word(t, TFM_TOK_OPS, i, 3);
+        int ok = 0;
+        if (kind == TFM_TOK_NFC || kind == TFM_TOK_SQUEEZE) ok = i < t->n_norm;
+        if (kind == TFM_TOK_REPLACE) ok = b & 0xFFFF && tfm__tok_string_ok(t, a, b & 0xFFFF) && tfm__tok_string_ok(t, c, b >> 16);
+        if (kind == TFM_TOK_PREPEND) ok = tfm__tok_string_ok(t, a, b) && c <= TFM_TOK_IF_FIRST_MISSING;
+        if (kind == TFM_TOK_SPLIT) ok = i >= t->n_norm && a < tfm__tok_count(t, TFM_TOK_CODE) && c <= TFM_RE_MAX_MEMO;
+        if (!ok) return 0;
+    }
+    return 1;
+}
+
+static int tfm__tok_shape_ok(const tfm_tokenizer *t) {
+    const uint32_t bytes = tfm__tok_count(t, TFM_TOK_BYTE_IDS);
+    if (t->n_ids >= 0x7FFFFFFFu || tfm__tok_count(t, TFM_TOK_ENDS) != t->n_ids + 1) return 0;
+    if (tfm__tok_count(t, TFM_TOK_PIECE_FLAGS) != t->n_ids || (bytes != 0 && bytes != 256)) return 0;
+    if (!bytes && t->flags & (TFM_TOK_BYTE_LEVEL | TFM_TOK_BYTE_FALLBACK)) return 0;
+    for (int k = TFM_TOK_ROOT_RAW; k <= TFM_TOK_ROOT_NORM; k += 2) {
+        uint32_t root = tfm__tok_count(t, k);
+        if (root && (root != 256 || tfm__tok_count(t, k + 1) < 2)) return 0;
+    }
+    if (t->grow_mul < 3 || t->grow_mul > 3000 || t->grow_add > 65536 || t->max_added > 65536) return 0;
+    return t->max_piece < 0x1000000u && (t->word_class == TFM__NONE || t->word_class < tfm__tok_count(t, TFM_TOK_CLASSES));
+}
+
+static tfm_result tfm__tokenizer_open(tfm_tokenizer *t, const uint8_t *section, size_t size, tfm_error *err) {
+    const size_t head = (TFM_TOK_TABLES + 2 * TFM_TOK_N_TABLES) * 4;
+    memset(t, 0, sizeof *t);
+    if (size < head) return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: the section has %l bytes, its head alone needs %l",
+                                      (int64_t)size, (int64_t)head);
+#define TFM__TOK_HEAD(word) tfm__le32(section + (word) * 4)
+    if (TFM__TOK_HEAD(TFM_TOK_FORM) != 1) {
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "tokenizer: form %l is not known to this header (1 is)",
+                         (int64_t)TFM__TOK_HEAD(TFM_TOK_FORM));
+    }
+    if (TFM__TOK_HEAD(TFM_TOK_SIZE) > size) return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: the section is cut short");
+    if (TFM__TOK_HEAD(TFM_TOK_MODEL) != TFM_TOK_BPE) {
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "tokenizer: model kind %l is not known to this header",
+                         (int64_t)TFM__TOK_HEAD(TFM_TOK_MODEL));
+    }
+    t->base = section;
+    size = TFM__TOK_HEAD(TFM_TOK_SIZE);
+    t->flags = TFM__TOK_HEAD(TFM_TOK_FLAGS);
+    t->n_ids = TFM__TOK_HEAD(TFM_TOK_N_IDS);
+    t->unk = TFM__TOK_HEAD(TFM_TOK_UNK);
+    t->max_piece = TFM__TOK_HEAD(TFM_TOK_MAX_PIECE);
+    t->max_added = TFM__TOK_HEAD(TFM_TOK_MAX_ADDED);
+    t->grow_mul = TFM__TOK_HEAD(TFM_TOK_GROW_MUL);
+    t->grow_add = TFM__TOK_HEAD(TFM_TOK_GROW_ADD);
+    t->word_class = TFM__TOK_HEAD(TFM_TOK_WORD_CLASS);
+    t->n_norm = TFM__TOK_HEAD(TFM_TOK_N_NORM);
+    for (int k = 0; k < TFM_TOK_N_TABLES; k++) {
+        uint32_t at = TFM__TOK_HEAD(TFM_TOK_TABLES + 2 * k), count = TFM__TOK_HEAD(TFM_TOK_TABLES + 2 * k + 1);
+        if (at > size || count > (size - at) / tfm__tok_entry[k]) {
+            return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: table %d lies outside the section", k);
+        }
+        t->table[k].at = at;
+        t->table[k].count = count;
+    }
+#undef TFM__TOK_HEAD
+    if (!tfm__tok_shape_ok(t)) return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: sizes of its tables contradict each other");
+    if (!tfm__tok_code_ok(t)) return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: a compiled expression is damaged");
+    if (!tfm__tok_ops_ok(t)) return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: an operation is damaged or unknown");
+    return TFM_OK;
+}
+
+/* ---- UTF-8 ------------------------------------------------------------------------------------------------------- */
+
+/* Length of the character that a lead byte announces; 0 if it is none. */
+static uint32_t tfm__utf8_need(uint8_t lead) {
+    if (lead < 0x80) return 1;
+    if (lead < 0xC2 || lead > 0xF4) return 0;
+    return lead < 0xE0 ? 2u : lead < 0xF0 ? 3u : 4u;
+}
+/* Whether b may follow the n >= 1 bytes at p, which begin a character. */
+static int tfm__utf8_follows(const uint8_t *p, uint32_t n, uint8_t b) {
+    uint8_t low = 0x80, high = 0xBF;
+    if (n == 1 && p[0] == 0xE0) low = 0xA0;
+    if (n == 1 && p[0] == 0xED) high = 0x9F;
+    if (n == 1 && p[0] == 0xF0) low = 0x90;
+    if (n == 1 && p[0] == 0xF4) high = 0x8F;
+    return b >= low && b <= high;
+}
+/* Bytes of the character at p (n >= 1 left), *bad = 0; or of the maximal bad sequence there, *bad = 1. */
+static uint32_t tfm__utf8_scan(const uint8_t *p, size_t n, int *bad) {
+    uint32_t need = tfm__utf8_need(p[0]), have = 1;
+    while (have < need && have < n && tfm__utf8_follows(p, have, p[have])) have++;
+    *bad = !need || have < need;
+    return have;
+}
+/* Code point at p (n >= 1 left) of valid text, its bytes in *len. Anything else gives some number and stays inside. */
+static uint32_t tfm__utf8_get(const uint8_t *p, size_t n, uint32_t *len) {
+    uint32_t c = p[0];
+    if (c < 0x80) { *len = 1; return c; }
+    if (c >= 0xF0 && n >= 4) {
+        *len = 4;
+        return (c & 7) << 18 | (p[1] & 63u) << 12 | (p[2] & 63u) << 6 | (p[3] & 63u);
+    }
+    if (c >= 0xE0 && n >= 3) { *len = 3; return (c & 15) << 12 | (p[1] & 63u) << 6 | (p[2] & 63u); }
+    if (c >= 0xC0 && n >= 2) { *len = 2; return (c & 31) << 6 | (p[1] & 63u); }
+    *len = 1;
+    return c;
+}
+static int tfm__is_space(uint32_t c) { /* White_Space */
+    if (c < 0x80) return c == 32 || (c >= 9 && c <= 13);
+    return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
+           c == 0x202F || c == 0x205F || c == 0x3000;
+}
+/* Start of the character that ends before at > low. */
+static uint32_t tfm__utf8_back(const uint8_t *text, uint32_t at, uint32_t low) {
+    do at--; while (at > low && (text[at] & 0xC0) == 0x80);
+    return at;
+}
+
+/* ---- characters -------------------------------------------------------------------------------------------------- */
+
+/* General categories in the order of the bits of a class's mask:
+   Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co Cn Cs; two more for runs in which
+   upper and lower case alternate. */
+enum { TFM__EVEN_UPPER = 30, TFM__ODD_UPPER = 31 };
+
+/* Unicode tables: made by tools/gen_unicode.py, begin */
+/* General categories by tokenizers 0.23.3, the rest by Unicode 14.0.0: 37134 bytes, 24754 of them for NFC. */
+/* Where a run of one category begins: code point << 5 | category. */
+static const uint32_t tfm__categories[3095] = {
+    25,1046,1073,1171,1201,1293,1326,1361,1394,1425,1452,1489,1544,1873,1938,2033,2080,2925,2961,2990,3028,3051,3092,
+    3105,3949,3986,4014,4050,4089,5142,5169,5203,5333,5361,5396,5429,5444,5487,5522,5562,5589,5620,5653,5682,5706,5780,
+    5793,5841,5908,5930,5956,6000,6026,6129,6144,6898,6912,7137,7922,7937,8190,10015,10558,12095,12257,12320,12382,
+    12512,12545,12576,12673,12736,12865,12896,12961,12992,13089,13184,13249,13280,13342,13567,13694,13792,13825,13856,
+    13951,14080,14113,14180,14208,14241,14340,14464,14498,14529,14560,14594,14625,14656,14690,14751,15294,15873,15904,
+    15938,15998,16096,16158,18049,18240,18305,18336,18401,18463,18560,18654,18945,21124,21153,22019,22612,22723,23124,
+    23555,23732,23939,23988,24003,24052,24581,28190,28291,28340,28352,28385,28444,28483,28513,28625,28640,28700,28820,
+    28864,28913,28928,29052,29056,29116,29120,29185,29216,29788,29792,30081,31200,31233,31296,31393,31486,32257,32384,
+    32417,32466,32480,32513,32544,32609,32672,34305,35838,36949,36965,37127,37214,38975,39422,42524,42528,43772,43811,
+    43857,44033,45361,45388,45436,45493,45555,45596,45605,47052,47077,47121,47141,47217,47237,47313,47333,47388,47620,
+    48508,48612,48753,48828,49178,49362,49457,49523,49553,49621,49669,50033,50074,50097,50180,51203,51236,51557,52232,
+    52561,52676,52741,52772,55953,55972,56005,56250,56277,56293,56483,56549,56629,56645,56772,56840,57156,57269,57316,
+    57361,57820,57850,57860,57893,57924,58885,59772,59812,62661,63012,63068,63496,63812,64869,65155,65237,65265,65347,
+    65404,65445,65491,65540,66245,66371,66405,66691,66725,66819,66853,67036,67089,67580,67588,68389,68508,68561,68604,
+    68612,68988,69124,69908,69924,70140,70170,70236,70373,70660,71971,72005,72794,72805,73830,73860,75589,75622,75653,
+    75684,75718,75813,76070,76197,76230,76292,76325,76548,76869,76945,77000,77329,77347,77380,77861,77894,77980,77988,
+    78268,78308,78396,78436,79164,79172,79420,79428,79484,79556,79708,79749,79780,79814,79909,80060,80102,80188,80230,
+    80293,80324,80380,80614,80668,80772,80860,80868,80965,81052,81096,81412,81491,81546,81749,81779,81796,81841,81861,
+    81916,81957,82022,82076,82084,82300,82404,82492,82532,83260,83268,83516,83524,83612,83620,83708,83716,83804,83845,
+    83900,83910,84005,84092,84197,84284,84325,84444,84517,84572,84772,84924,84932,84988,85192,85509,85572,85669,85713,
+    85756,86053,86118,86172,86180,86492,86500,86620,86628,87356,87364,87612,87620,87708,87716,87900,87941,87972,88006,
+    88101,88284,88293,88358,88412,88422,88485,88540,88580,88636,89092,89157,89244,89288,89617,89651,89692,89892,89925,
+    90140,90149,90182,90268,90276,90556,90596,90684,90724,91452,91460,91708,91716,91804,91812,91996,92037,92068,92102,
+    92133,92166,92197,92348,92390,92476,92518,92581,92636,92837,92902,92956,93060,93148,93156,93253,93340,93384,93717,
+    93732,93770,93980,94277,94308,94364,94372,94588,94660,94780,94788,94940,95012,95100,95108,95164,95172,95260,95332,
+    95420,95492,95612,95684,96092,96198,96261,96294,96380,96454,96572,96582,96677,96732,96772,96828,96998,97052,97480,
+    97802,97909,98099,98133,98172,98309,98342,98437,98468,98748,98756,98876,98884,99644,99652,100188,100229,100260,
+    100293,100390,100540,100549,100668,100677,100828,101029,101116,101124,101244,101284,101340,101380,101445,101532,
+    101576,101916,102129,102154,102389,102404,102437,102470,102545,102564,102844,102852,102972,102980,103740,103748,
+    104092,104100,104284,104325,104356,104390,104421,104454,104636,104645,104678,104764,104774,104837,104924,105126,
+    105212,105380,105468,105476,105541,105628,105672,106012,106020,106086,106140,106501,106566,106628,106940,106948,
+    107068,107076,108389,108452,108486,108581,108732,108742,108860,108870,108965,108996,109045,109084,109188,109286,
+    109322,109540,109637,109724,109768,110090,110389,110404,110620,110629,110662,110748,110756,111356,111428,112220,
+    112228,112540,112548,112604,112644,112892,112965,113020,113126,113221,113340,113349,113404,113414,113692,113864,
+    114204,114246,114321,114364,114724,116261,116292,116357,116604,116723,116740,116931,116965,117233,117256,117585,
+    117660,118820,118908,118916,118972,118980,119164,119172,119964,119972,120028,120036,120357,120388,120453,120740,
+    120796,120836,121020,121027,121084,121093,121340,121352,121692,121732,121884,122884,122933,123025,123509,123537,
+    123573,123653,123733,123912,124234,124565,124581,124629,124645,124693,124709,124749,124782,124813,124846,124870,
+    124932,125212,125220,126396,126501,126950,126981,127153,127173,127236,127397,127772,127781,128956,128981,129221,
+    129269,129468,129493,129553,129717,129841,129916,131076,132454,132517,132646,132677,132870,132901,132966,133029,
+    133092,133128,133457,133636,133830,133893,133956,134085,134180,134214,134308,134374,134596,134693,134820,135237,
+    135270,135333,135398,135589,135620,135654,135688,136006,136101,136149,136192,137436,137440,137500,137632,137692,
+    137729,139121,139139,139169,139268,149820,149828,149980,150020,150268,150276,150332,150340,150492,150532,151868,
+    151876,152028,152068,153148,153156,153308,153348,153596,153604,153660,153668,153820,153860,154364,154372,156220,
+    156228,156380,156420,158588,158629,158737,159018,159676,159748,160277,160604,160768,163548,163585,163804,163852,
+    163876,183733,183761,183780,184342,184356,185197,185230,185276,185348,187761,187849,187940,188220,188420,188997,
+    189094,189148,189412,190021,190086,190129,190204,190468,191045,191132,191492,191932,191940,192060,192069,192156,
+    192516,194181,194246,194277,194502,194757,194790,194853,195217,195299,195345,195443,195460,195493,195548,195592,
+    195932,196106,196444,196625,196812,196849,196965,197082,197093,197128,197468,197636,198755,198788,200508,200708,
+    200869,200932,202021,202052,202108,202244,204508,204804,205820,205829,205926,206053,206118,206236,206342,206405,
+    206438,206629,206748,206869,206908,206993,207048,207364,208348,208388,208572,208900,210332,210436,211292,211464,
+    211786,211836,211925,212996,213733,213798,213861,213916,213969,214020,215718,215749,215782,215813,216060,216069,
+    216102,216133,216166,216229,216486,216677,217020,217061,217096,217436,217608,217948,218129,218339,218385,218588,
+    218629,219079,219109,219644,221189,221318,221348,222853,222886,222917,223078,223109,223142,223301,223334,223396,
+    223676,223697,223752,224081,224309,224613,224917,225201,225285,225350,225380,226342,226373,226502,226565,226630,
+    226661,226756,226824,227140,228549,228582,228613,228678,228773,228806,228837,228934,229020,229265,229380,230534,
+    230789,231046,231109,231196,231281,231432,231772,231844,231944,232260,233219,233425,233473,233760,233793,233852,
+    233984,235388,235424,235537,235804,236037,236145,236165,236582,236613,236836,236965,236996,237189,237220,237286,
+    237317,237380,237436,237569,238979,240993,241411,241441,242531,243717,245790,250561,250814,253953,254208,254465,
+    254684,254720,254940,254977,255232,255489,255744,256001,256220,256256,256476,256513,256796,256800,256860,256864,
+    256924,256928,256988,256992,257025,257280,257537,258012,258049,258306,258561,258818,259073,259330,259585,259772,
+    259777,259840,259970,260020,260033,260084,260161,260284,260289,260352,260482,260532,260609,260764,260801,260864,
+    261020,261044,261121,261376,261556,261660,261697,261820,261825,261888,262018,262068,262140,262166,262522,262668,
+    262865,262927,262960,262989,263023,263088,263117,263151,263185,263447,263480,263514,263670,263697,263983,264016,
+    264049,264171,264241,264338,264365,264398,264433,264786,264817,264843,264881,265206,265242,265404,265434,265738,
+    265763,265820,265866,266066,266157,266190,266211,266250,266578,266669,266702,266748,266755,267196,267283,268348,
+    268805,269223,269349,269383,269477,269884,270357,270400,270453,270560,270613,270657,270688,270785,270848,270945,
+    270997,271008,271061,271122,271136,271317,271488,271541,271552,271605,271616,271669,271680,271829,271841,271872,
+    272001,272036,272161,272213,272257,272320,272402,272544,272577,272725,272754,272789,272833,272885,272906,273417,
+    274528,274561,274601,274730,274773,274844,274962,275125,275282,275349,275474,275509,275570,275605,275666,275701,
+    275922,275957,276946,277013,277074,277109,277138,277173,278162,286741,286989,287022,287053,287086,287125,287762,
+    287829,288045,288078,288117,290706,290741,291698,292501,293778,293973,296284,296981,297340,297994,299925,302410,
+    303125,308978,309013,309298,309333,311058,311317,314866,314901,322829,322862,322893,322926,322957,322990,323021,
+    323054,323085,323118,323149,323182,323213,323246,323274,324245,325650,325805,325838,325874,326861,326894,326925,
+    326958,326989,327022,327053,327086,327117,327150,327186,327701,335890,340077,340110,340141,340174,340205,340238,
+    340269,340302,340333,340366,340397,340430,340461,340494,340525,340558,340589,340622,340653,340686,340717,340750,
+    340786,342797,342830,342861,342894,342930,343949,343982,344018,352277,353810,354485,354546,354741,355996,356053,
+    357084,357109,360448,361985,363518,363616,363681,363743,363968,364062,364161,364192,364225,364419,364480,364574,
+    367745,367797,367999,368101,368192,368225,368284,368433,368554,368593,368641,369884,369889,369948,370081,370140,
+    370180,371996,372195,372241,372284,372709,372740,373500,373764,374012,374020,374268,374276,374524,374532,374780,
+    374788,375036,375044,375292,375300,375548,375556,375804,375813,376849,376911,376944,376975,377008,377041,377135,
+    377168,377201,377231,377264,377297,377580,377617,377676,377713,377743,377776,377809,377871,377904,377933,377966,
+    377997,378030,378061,378094,378125,378158,378193,378339,378385,378700,378769,378892,378929,378957,378993,379413,
+    379473,379565,379598,379629,379662,379693,379726,379757,379790,379820,379868,380949,381788,381813,384668,385045,
+    391900,392725,393238,393265,393365,393379,393412,393449,393485,393518,393549,393582,393613,393646,393677,393710,
+    393741,393774,393813,393869,393902,393933,393966,393997,394030,394061,394094,394124,394157,394190,394261,394281,
+    394565,394694,394764,394787,394965,395017,395107,395140,395185,395221,395292,395300,398076,398117,398196,398243,
+    398308,398348,398372,401265,401283,401380,401436,401572,402972,402980,406012,406037,406090,406229,406532,407573,
+    408796,409077,409092,409621,410620,410634,410965,411914,412181,412202,412693,413706,414037,415274,415765,425988,
+    636949,638980,1311395,1311428,1348028,1348117,1349884,1350148,1351427,1351633,1351684,1360259,1360305,1360388,
+    1360904,1361220,1361308,1361950,1363396,1363429,1363463,1363569,1363589,1363921,1363939,1363998,1364867,1364933,
+    1364996,1367241,1367557,1367633,1367836,1368084,1368803,1369108,1369182,1369601,1369662,1371651,1371681,1371935,
+    1372126,1372419,1372468,1372543,1372644,1372702,1372801,1372862,1373536,1373665,1373696,1373854,1374368,1374463,
+    1374592,1374625,1374684,1374720,1374753,1374812,1374817,1374876,1374910,1375164,1375811,1375904,1375937,1375972,
+    1376003,1376065,1376100,1376325,1376356,1376453,1376484,1376613,1376644,1377382,1377445,1377510,1377557,1377669,
+    1377724,1377802,1378005,1378067,1378101,1378140,1378308,1379985,1380124,1380358,1380420,1382022,1382533,1382620,
+    1382865,1382920,1383260,1383429,1384004,1384209,1384292,1384337,1384356,1384421,1384456,1384772,1385669,1385937,
+    1385988,1386725,1387078,1387164,1387505,1387524,1388476,1388549,1388646,1388676,1390181,1390214,1390277,1390406,
+    1390469,1390534,1390641,1391068,1391075,1391112,1391452,1391569,1391620,1391781,1391811,1391844,1392136,1392452,
+    1392636,1392644,1393957,1394150,1394213,1394278,1394341,1394428,1394692,1394789,1394820,1395077,1395110,1395164,
+    1395208,1395548,1395601,1395716,1396227,1396260,1396469,1396548,1396582,1396613,1396646,1396676,1398277,1398308,
+    1398341,1398436,1398501,1398564,1398725,1398788,1398821,1398852,1398908,1399652,1399715,1399761,1399812,1400166,
+    1400197,1400262,1400337,1400388,1400419,1400486,1400517,1400572,1400868,1401084,1401124,1401340,1401380,1401596,
+    1401860,1402108,1402116,1402364,1402369,1403764,1403779,1403905,1404195,1404244,1404316,1404417,1406980,1408102,
+    1408165,1408198,1408261,1408294,1408369,1408390,1408421,1408476,1408520,1408860,1409028,1766556,1766916,1767676,
+    1767780,1769372,1769501,1835035,2039812,2051548,2051588,2055004,2056193,2056444,2056801,2056988,2057124,2057157,
+    2057188,2057522,2057540,2057980,2057988,2058172,2058180,2058236,2058244,2058332,2058340,2058428,2058436,2061908,
+    2062460,2062948,2074574,2074605,2074645,2075140,2077212,2077252,2079004,2079221,2079260,2080260,2080659,2080693,
+    2080773,2081297,2081517,2081550,2081585,2081628,2081797,2082321,2082348,2082411,2082477,2082510,2082541,2082574,
+    2082605,2082638,2082669,2082702,2082733,2082766,2082797,2082830,2082861,2082894,2082925,2082958,2082993,2083053,
+    2083086,2083121,2083243,2083345,2083452,2083473,2083596,2083629,2083662,2083693,2083726,2083757,2083790,2083825,
+    2083922,2083948,2083986,2084092,2084113,2084147,2084177,2084252,2084356,2084540,2084548,2088892,2088954,2088988,
+    2089009,2089107,2089137,2089229,2089262,2089297,2089330,2089361,2089388,2089425,2089480,2089809,2089874,2089969,
+    2090016,2090861,2090897,2090926,2090964,2090987,2091028,2091041,2091885,2091922,2091950,2091986,2092013,2092046,
+    2092081,2092109,2092142,2092177,2092228,2092547,2092580,2094019,2094084,2095100,2095172,2095388,2095428,2095644,
+    2095684,2095900,2095940,2096060,2096147,2096210,2096244,2096277,2096307,2096380,2096405,2096434,2096565,2096636,
+    2096954,2097045,2097116,2097156,2097564,2097572,2098428,2098436,2099068,2099076,2099164,2099172,2099676,2099716,
+    2100188,2101252,2105212,2105361,2105468,2105578,2107036,2107125,2107401,2109098,2109237,2109770,2109845,2109948,
+    2109973,2110396,2110485,2110524,2112021,2113445,2113500,2117636,2118588,2118660,2120252,2120709,2120746,2121628,
+    2121732,2122762,2122908,2123172,2123817,2123844,2124105,2124156,2124292,2125509,2125692,2125828,2126812,2126833,
+    2126852,2128028,2128132,2128401,2128425,2128604,2129920,2131201,2132484,2135004,2135048,2135388,2135552,2136732,
+    2136833,2138012,2138116,2139420,2139652,2141340,2141681,2141696,2142076,2142080,2142588,2142592,2142844,2142848,
+    2142940,2142945,2143324,2143329,2143836,2143841,2144092,2144097,2144188,2144260,2145948,2146308,2156284,2156548,
+    2157276,2157572,2157852,2158595,2158812,2158819,2160188,2160195,2160508,2162692,2162908,2162948,2163004,2163012,
+    2164444,2164452,2164540,2164612,2164668,2164708,2165468,2165489,2165514,2165764,2166517,2166570,2166788,2167804,
+    2168042,2168348,2169860,2170492,2170500,2170588,2170730,2170884,2171594,2171804,2171889,2171908,2172764,2172913,
+    2172956,2174980,2176796,2176906,2176964,2177034,2177564,2177610,2179076,2179109,2179228,2179237,2179324,2179461,
+    2179588,2179740,2179748,2179868,2179876,2180828,2180869,2180988,2181093,2181130,2181436,2181649,2181948,2182148,
+    2183082,2183153,2183172,2184106,2184220,2185220,2185493,2185508,2186405,2186492,2186602,2186769,2187004,2187268,
+    2189020,2189105,2189316,2190044,2190090,2190340,2190972,2191114,2191364,2191964,2192177,2192316,2192682,2192924,
+    2195460,2197820,2199552,2201212,2201601,2203260,2203466,2203652,2204805,2204956,2205192,2205532,2205704,2206020,
+    2206147,2206180,2206208,2206940,2207013,2207180,2207203,2207233,2207964,2208210,2208284,2214922,2215932,2215940,
+    2217308,2217317,2217388,2217436,2217476,2217564,2218052,2218172,2219909,2220036,2220970,2221284,2221340,2221572,
+    2222277,2222634,2222769,2222940,2223620,2224197,2224337,2224476,2225668,2226346,2226588,2227204,2227964,2228230,
+    2228261,2228294,2228324,2230021,2230513,2230748,2230858,2231496,2231813,2231844,2231909,2231972,2232028,2232293,
+    2232390,2232420,2233862,2233957,2234086,2234149,2234225,2234298,2234321,2234437,2234492,2234810,2234844,2234884,
+    2235708,2235912,2236252,2236421,2236516,2237669,2237830,2237861,2238140,2238152,2238481,2238596,2238630,2238692,
+    2238748,2238980,2240101,2240145,2240196,2240252,2240517,2240582,2240612,2242150,2242245,2242534,2242596,2242737,
+    2242853,2242993,2243014,2243045,2243080,2243396,2243441,2243460,2243505,2243612,2243626,2244284,2244612,2245212,
+    2245220,2246022,2246117,2246214,2246277,2246310,2246341,2246417,2246597,2246628,2246693,2246748,2248708,2248956,
+    2248964,2249020,2249028,2249180,2249188,2249692,2249700,2250033,2250076,2250244,2251749,2251782,2251877,2252156,
+    2252296,2252636,2252805,2252870,2252956,2252964,2253244,2253284,2253372,2253412,2254140,2254148,2254396,2254404,
+    2254492,2254500,2254684,2254693,2254756,2254790,2254853,2254886,2255036,2255078,2255164,2255206,2255324,2255364,
+    2255420,2255590,2255644,2255780,2255942,2256028,2256069,2256316,2256389,2256572,2256900,2257244,2257252,2257308,
+    2257348,2257404,2257412,2258652,2258660,2258694,2258789,2259004,2259014,2259068,2259110,2259164,2259174,2259324,
+    2259334,2259397,2259430,2259461,2259492,2259525,2259556,2259601,2259676,2259697,2259772,2260005,2260092,2260996,
+    2262694,2262789,2263046,2263109,2263206,2263237,2263268,2263409,2263560,2263889,2263964,2263985,2264005,2264036,
+    2264156,2265092,2266630,2266725,2266918,2266949,2266982,2267109,2267174,2267205,2267268,2267345,2267364,2267420,
+    2267656,2267996,2273284,2274790,2274885,2275036,2275078,2275205,2275270,2275301,2275377,2276100,2276229,2276316,
+    2277380,2278918,2279013,2279270,2279333,2279366,2279397,2279473,2279556,2279612,2279944,2280284,2280465,2280892,
+    2281476,2282853,2282886,2282917,2282950,2283013,2283206,2283237,2283268,2283313,2283356,2283528,2283868,2284040,
+    2284700,2285572,2286460,2286501,2286534,2286565,2286598,2286661,2286790,2286821,2287004,2287112,2287434,2287505,
+    2287605,2287620,2287868,2293764,2295174,2295269,2295558,2295589,2295665,2295708,2298880,2299905,2300936,2301258,
+    2301564,2301924,2302204,2302244,2302300,2302340,2302620,2302628,2302716,2302724,2303494,2303708,2303718,2303804,
+    2303845,2303910,2303941,2303972,2304006,2304036,2304070,2304101,2304145,2304252,2304520,2304860,2307076,2307356,
+    2307396,2308646,2308741,2308892,2308933,2308998,2309125,2309156,2309201,2309220,2309254,2309308,2310148,2310181,
+    2310500,2311781,2311974,2312004,2312037,2312177,2312421,2312476,2312708,2312741,2312934,2312997,2313092,2314565,
+    2314982,2315013,2315089,2315172,2315217,2315388,2315780,2318140,2318353,2318684,2324484,2325553,2325596,2326024,
+    2326364,2326532,2326844,2326852,2328038,2328069,2328316,2328325,2328518,2328549,2328580,2328625,2328796,2329096,
+    2329418,2330044,2330129,2330180,2331164,2331205,2331932,2331942,2331973,2332198,2332229,2332294,2332325,2332412,
+    2334724,2334972,2334980,2335068,2335076,2336293,2336508,2336581,2336636,2336645,2336732,2336741,2336964,2336997,
+    2337052,2337288,2337628,2337796,2338012,2338020,2338108,2338116,2339142,2339324,2339333,2339420,2339430,2339493,
+    2339526,2339557,2339588,2339644,2339848,2340188,2350084,2350693,2350758,2350833,2350908,2351109,2351172,2351206,
+    2351236,2351676,2351684,2352774,2352837,2353020,2353094,2353157,2353190,2353221,2353265,2353672,2353989,2354044,
+    2356740,2356796,2357258,2357941,2358195,2358325,2358876,2359281,2359300,2388828,2392073,2395644,2395665,2395836,
+    2396164,2402460,2486788,2489905,2489980,2490372,2524698,2525189,2525220,2525413,2525916,2526212,2654076,2654212,
+    2672892,2891780,2892741,2893126,2893221,2893320,2893660,2949124,2967356,2967556,2968572,2968584,2968924,2969041,
+    2969092,2971644,2971656,2971996,2972164,2973148,2973189,2973361,2973404,2973700,2975237,2975473,2975637,2975747,
+    2975889,2975925,2975964,2976264,2976604,2976618,2976860,2976868,2977564,2977700,2978332,2992131,2992228,2993507,
+    2993585,2993672,2994012,3000320,3001345,3002378,3003121,3003260,3006468,3008892,3008997,3009028,3009062,3010844,
+    3011045,3011171,3011612,3013635,3013713,3013731,3013765,3013820,3014150,3014236,3014660,3211036,3211268,3250908,
+    3252196,3252540,3538435,3538588,3538595,3538844,3538851,3538940,3538948,3548284,3548740,3548796,3549700,3549820,
+    3549860,3549916,3550340,3550492,3550724,3563420,3637252,3640700,3640836,3641276,3641348,3641660,3641860,3642204,
+    3642261,3642277,3642353,3642394,3642524,3768341,3776008,3776348,3776533,3790492,3792901,3794396,3794437,3795196,
+    3795477,3799196,3801109,3808988,3809301,3810556,3810613,3812518,3812581,3812693,3812774,3812986,3813221,3813493,
+    3813541,3813781,3814725,3814869,3816828,3817493,3819589,3819701,3819740,3823626,3824284,3824650,3825308,3825685,
+    3828476,3828746,3829564,3833856,3834689,3835520,3836353,3836604,3836609,3837184,3838017,3838848,3838908,3838912,
+    3839004,3839040,3839100,3839136,3839228,3839264,3839420,3839424,3839681,3839836,3839841,3839900,3839905,3840156,
+    3840161,3840512,3841345,3842176,3842268,3842272,3842428,3842464,3842748,3842752,3843004,3843009,3843840,3843932,
+    3843936,3844092,3844096,3844284,3844288,3844348,3844416,3844668,3844673,3845504,3846337,3847168,3848001,3848832,
+    3849665,3850496,3851329,3852160,3852993,3853824,3854657,3855580,3855616,3856434,3856449,3857266,3857281,3857472,
+    3858290,3858305,3859122,3859137,3859328,3860146,3860161,3860978,3860993,3861184,3862002,3862017,3862834,3862849,
+    3863040,3863858,3863873,3864690,3864705,3864896,3864929,3864988,3865032,3866645,3883013,3884789,3884901,3886517,
+    3886757,3886805,3887237,3887285,3887345,3887516,3887973,3888156,3888165,3888668,3923969,3924292,3924321,3924988,
+    3925153,3925372,3932165,3932412,3932421,3932988,3933029,3933276,3933285,3933372,3933381,3933564,3933699,3935708,
+    3936741,3936796,3940356,3941820,3941893,3942115,3942364,3942408,3942748,3942852,3942901,3942940,3953156,3954117,
+    3954172,3954692,3956101,3956232,3956572,3956723,3956764,3971588,3972451,3972485,3972616,3972956,3979780,3980741,
+    3980804,3980840,3981180,3981297,3981340,3996676,3996924,3996932,3997084,3997092,3997180,3997188,3997692,3997700,
+    4004028,4004074,4004357,4004604,4005888,4006977,4008069,4008291,4008348,4008456,4008796,4008913,4008988,4034090,
+    4035989,4036010,4036115,4036138,4036284,4038698,4040149,4040170,4040668,4046852,4047004,4047012,4047900,4047908,
+    4047996,4048004,4048060,4048100,4048156,4048164,4048508,4048516,4048668,4048676,4048732,4048740,4048796,4048964,
+    4049020,4049124,4049180,4049188,4049244,4049252,4049308,4049316,4049436,4049444,4049532,4049540,4049596,4049636,
+    4049692,4049700,4049756,4049764,4049820,4049828,4049884,4049892,4049948,4049956,4050044,4050052,4050108,4050148,
+    4050300,4050308,4050556,4050564,4050716,4050724,4050876,4050884,4050940,4050948,4051292,4051300,4051868,4052004,
+    4052124,4052132,4052316,4052324,4052892,4054546,4054620,4063253,4064668,4064789,4067996,4068373,4068860,4068917,
+    4069404,4069429,4069916,4069941,4071132,4071434,4071861,4077020,4078805,4079740,4080149,4081564,4081685,4081980,
+    4082197,4082268,4082709,4082908,4087829,4095860,4096021,4119324,4119445,4119996,4120085,4120508,4120597,4124412,
+    4124533,4127580,4127765,4128156,4128277,4128316,4128789,4129180,4129301,4131100,4131349,4131676,4131861,4133148,
+    4133397,4134364,4134421,4134812,4134933,4135004,4136981,4147868,4148245,4148700,4148757,4149180,4149269,4149596,
+    4149749,4151548,4151765,4152252,4152309,4152668,4152853,4153148,4153365,4158076,4158101,4161032,4161372,4194308,
+    5561372,5562372,5695324,5695492,5702620,5702660,5887068,5887492,6126652,6127108,6147036,6225924,6243292,6291460,
+    6449532,6449668,6583836,29360186,29360220,29361178,29364252,29368325,29376028,31457307,33554396,33554459,35651548,
+};
+#ifndef TFM_NO_NFC
+/* Where a run of one combining class begins: code point << 8 | class. */
+static const uint32_t tfm__combining[570] = {
+    196838,202216,202460,203496,203736,203996,205258,205788,206794,207324,209921,211420,212454,214512,214758,215004,
+    215782,216540,216832,217318,218076,219110,219368,219612,220134,220393,220650,221161,221418,221929,222182,225280,
+    295910,296960,365020,365286,366300,366566,367326,367580,367846,369372,370918,371420,371686,372190,372452,372710,
+    372746,373003,373260,373517,373774,374031,374288,374545,374802,375059,375572,375829,376086,376320,376599,376832,
+    377112,377369,377600,378086,378332,378368,378642,378880,397542,399390,399647,399904,400128,412443,412700,412957,
+    413214,413471,413728,413985,414242,414694,415196,415718,416988,417254,417756,417792,421923,422144,448230,449792,
+    450534,451548,451814,451840,452582,452864,453340,453606,454108,454144,463140,463360,471270,471516,471782,472284,
+    472550,473052,473830,474076,474598,474844,475110,475868,476134,476380,476646,476892,477158,477404,477670,477952,
+    519142,520924,521190,521216,523740,523776,530150,530944,531430,533504,533990,534528,535014,536064,547292,547840,
+    563430,563676,564454,565248,576230,577500,578790,582144,582620,582886,583388,583654,584156,584422,585180,585755,
+    586012,586269,586726,587484,587750,588252,588774,589824,605191,605440,609545,609792,610790,611036,611302,611584,
+    637959,638208,642313,642560,655078,655104,670727,670976,675081,675328,703495,703744,707849,708096,736263,736512,
+    740617,740864,773385,773632,801799,802048,806153,806400,808276,808539,808704,834567,834816,838921,839168,867081,
+    867584,871689,871936,903689,903936,931943,932361,932608,936043,936960,964726,965129,965376,968826,969728,989404,
+    989696,996828,996864,997340,997376,997848,997888,1012097,1012354,1012480,1012868,1012992,1014402,1015296,1015938,
+    1016064,1016550,1016841,1017088,1017574,1017856,1033948,1033984,1062663,1062912,1063177,1063680,1084892,1084928,
+    1269222,1269760,1512457,1512960,1520649,1520896,1561097,1561344,1564134,1564160,1616356,1616384,1653214,1653478,
+    1653724,1653760,1710054,1710300,1710336,1728521,1728768,1734118,1735936,1736668,1736704,1749222,1750492,1752038,
+    1752540,1752576,1753052,1753574,1754076,1754598,1755868,1756134,1756928,1782791,1783040,1786889,1787136,1797094,
+    1797340,1797606,1799168,1813001,1813504,1828359,1828608,1831433,1831936,1849095,1849344,1888486,1889024,1889281,
+    1889756,1891046,1891548,1892582,1892608,1892865,1894656,1895900,1895936,1897702,1897728,1898726,1899008,1949926,
+    1950428,1950694,1952476,1952742,1953258,1953494,1953756,1953994,1954278,1963752,1964004,1964508,1964762,1965030,
+    1965289,1965532,1965798,1966044,1966080,2150630,2150913,2151654,2152449,2153446,2153728,2154982,2155008,2155777,
+    2156518,2156764,2157030,2157057,2157788,2158822,2158848,2944998,2945536,2981641,2981888,3006694,3014656,3156698,
+    3156964,3157224,3157470,3157728,3158016,3184904,3185408,10907622,10907648,10908902,10911232,10919654,10919936,
+    10940646,10940928,11011593,11011840,11021321,11021568,11060233,11060480,11067622,11072000,11086812,11087360,
+    11096841,11097088,11121415,11121664,11124745,11124992,11186406,11186432,11186918,11187420,11187456,11188198,
+    11188480,11189990,11190272,11190758,11190784,11204105,11204352,11267337,11267584,16457242,16457472,16654566,
+    16656348,16658150,16658432,16907740,16907776,16965852,16965888,17004262,17005312,17436124,17436160,17436646,
+    17436672,17447142,17447169,17447644,17447680,17448713,17448960,17491430,17491676,17491712,17638630,17639424,
+    17738726,17739008,17778396,17778918,17779676,17779942,17780188,17780992,17793766,17794012,17794278,17794524,
+    17794560,17843721,17843968,17854473,17854720,17858313,17858560,17873161,17873415,17873664,17891558,17892096,
+    17904393,17904896,17920775,17921024,17940489,17940736,17943047,17943296,17970441,17970695,17970944,18016519,
+    18016777,18017024,18037511,18038016,18042121,18042368,18048742,18050304,18051302,18052352,18104841,18105088,
+    18105863,18106112,18112230,18112256,18137609,18137863,18138112,18202377,18202631,18202880,18235145,18235392,
+    18265609,18265863,18266112,18295561,18295808,18364681,18364935,18365184,18431241,18431744,18432775,18433024,
+    18472969,18473216,18494473,18494720,18499337,18499584,18520329,18520576,18628361,18628608,18694663,18694912,
+    18695177,18695680,18716425,18716672,23785473,23786752,23802086,23803648,24113158,24113664,29138433,29138688,
+    30500312,30500609,30501376,30502370,30502616,30503680,30505948,30507776,30508518,30509788,30510080,30517990,
+    30518784,30556902,30557440,31457510,31459072,31459558,31463680,31464422,31465984,31466470,31466752,31467238,
+    31468288,31535334,31536896,31633126,31633152,31648998,31649792,32035036,32036608,32064742,32066055,32066304,
+};
+/* Canonical decompositions into one: from, to; into two: from, first, second; then the places of those that
+   compose again, ordered by (first, second). */
+static const uint32_t tfm__singletons[2070] = {
+    832,768,833,769,835,787,884,697,894,59,903,183,8049,940,8051,941,8053,942,8055,943,8057,972,8059,973,8061,974,8123,
+    902,8126,953,8137,904,8139,905,8147,912,8155,906,8163,944,8171,910,8174,901,8175,96,8185,908,8187,911,8189,180,
+    8192,8194,8193,8195,8486,937,8490,75,8491,197,9001,12296,9002,12297,63744,35912,63745,26356,63746,36554,63747,
+    36040,63748,28369,63749,20018,63750,21477,63751,40860,63752,40860,63753,22865,63754,37329,63755,21895,63756,22856,
+    63757,25078,63758,30313,63759,32645,63760,34367,63761,34746,63762,35064,63763,37007,63764,27138,63765,27931,63766,
+    28889,63767,29662,63768,33853,63769,37226,63770,39409,63771,20098,63772,21365,63773,27396,63774,29211,63775,34349,
+    63776,40478,63777,23888,63778,28651,63779,34253,63780,35172,63781,25289,63782,33240,63783,34847,63784,24266,63785,
+    26391,63786,28010,63787,29436,63788,37070,63789,20358,63790,20919,63791,21214,63792,25796,63793,27347,63794,29200,
+    63795,30439,63796,32769,63797,34310,63798,34396,63799,36335,63800,38706,63801,39791,63802,40442,63803,30860,63804,
+    31103,63805,32160,63806,33737,63807,37636,63808,40575,63809,35542,63810,22751,63811,24324,63812,31840,63813,32894,
+    63814,29282,63815,30922,63816,36034,63817,38647,63818,22744,63819,23650,63820,27155,63821,28122,63822,28431,63823,
+    32047,63824,32311,63825,38475,63826,21202,63827,32907,63828,20956,63829,20940,63830,31260,63831,32190,63832,33777,
+    63833,38517,63834,35712,63835,25295,63836,27138,63837,35582,63838,20025,63839,23527,63840,24594,63841,29575,63842,
+    30064,63843,21271,63844,30971,63845,20415,63846,24489,63847,19981,63848,27852,63849,25976,63850,32034,63851,21443,
+    63852,22622,63853,30465,63854,33865,63855,35498,63856,27578,63857,36784,63858,27784,63859,25342,63860,33509,63861,
+    25504,63862,30053,63863,20142,63864,20841,63865,20937,63866,26753,63867,31975,63868,33391,63869,35538,63870,37327,
+    63871,21237,63872,21570,63873,22899,63874,24300,63875,26053,63876,28670,63877,31018,63878,38317,63879,39530,63880,
+    40599,63881,40654,63882,21147,63883,26310,63884,27511,63885,36706,63886,24180,63887,24976,63888,25088,63889,25754,
+    63890,28451,63891,29001,63892,29833,63893,31178,63894,32244,63895,32879,63896,36646,63897,34030,63898,36899,63899,
+    37706,63900,21015,63901,21155,63902,21693,63903,28872,63904,35010,63905,35498,63906,24265,63907,24565,63908,25467,
+    63909,27566,63910,31806,63911,29557,63912,20196,63913,22265,63914,23527,63915,23994,63916,24604,63917,29618,63918,
+    29801,63919,32666,63920,32838,63921,37428,63922,38646,63923,38728,63924,38936,63925,20363,63926,31150,63927,37300,
+    63928,38584,63929,24801,63930,20102,63931,20698,63932,23534,63933,23615,63934,26009,63935,27138,63936,29134,63937,
+    30274,63938,34044,63939,36988,63940,40845,63941,26248,63942,38446,63943,21129,63944,26491,63945,26611,63946,27969,
+    63947,28316,63948,29705,63949,30041,63950,30827,63951,32016,63952,39006,63953,20845,63954,25134,63955,38520,63956,
+    20523,63957,23833,63958,28138,63959,36650,63960,24459,63961,24900,63962,26647,63963,29575,63964,38534,63965,21033,
+    63966,21519,63967,23653,63968,26131,63969,26446,63970,26792,63971,27877,63972,29702,63973,30178,63974,32633,63975,
+    35023,63976,35041,63977,37324,63978,38626,63979,21311,63980,28346,63981,21533,63982,29136,63983,29848,63984,34298,
+    63985,38563,63986,40023,63987,40607,63988,26519,63989,28107,63990,33256,63991,31435,63992,31520,63993,31890,63994,
+    29376,63995,28825,63996,35672,63997,20160,63998,33590,63999,21050,64000,20999,64001,24230,64002,25299,64003,31958,
+    64004,23429,64005,27934,64006,26292,64007,36667,64008,34892,64009,38477,64010,35211,64011,24275,64012,20800,64013,
+    21952,64016,22618,64018,26228,64021,20958,64022,29482,64023,30410,64024,31036,64025,31070,64026,31077,64027,31119,
+    64028,38742,64029,31934,64030,32701,64032,34322,64034,35576,64037,36920,64038,37117,64042,39151,64043,39164,64044,
+    39208,64045,40372,64046,37086,64047,38583,64048,20398,64049,20711,64050,20813,64051,21193,64052,21220,64053,21329,
+    64054,21917,64055,22022,64056,22120,64057,22592,64058,22696,64059,23652,64060,23662,64061,24724,64062,24936,64063,
+    24974,64064,25074,64065,25935,64066,26082,64067,26257,64068,26757,64069,28023,64070,28186,64071,28450,64072,29038,
+    64073,29227,64074,29730,64075,30865,64076,31038,64077,31049,64078,31048,64079,31056,64080,31062,64081,31069,64082,
+    31117,64083,31118,64084,31296,64085,31361,64086,31680,64087,32244,64088,32265,64089,32321,64090,32626,64091,32773,
+    64092,33261,64093,33401,64094,33401,64095,33879,64096,35088,64097,35222,64098,35585,64099,35641,64100,36051,64101,
+    36104,64102,36790,64103,36920,64104,38627,64105,38911,64106,38971,64107,24693,64108,148206,64109,33304,64112,20006,
+    64113,20917,64114,20840,64115,20352,64116,20805,64117,20864,64118,21191,64119,21242,64120,21917,64121,21845,64122,
+    21913,64123,21986,64124,22618,64125,22707,64126,22852,64127,22868,64128,23138,64129,23336,64130,24274,64131,24281,
+    64132,24425,64133,24493,64134,24792,64135,24910,64136,24840,64137,24974,64138,24928,64139,25074,64140,25140,64141,
+    25540,64142,25628,64143,25682,64144,25942,64145,26228,64146,26391,64147,26395,64148,26454,64149,27513,64150,27578,
+    64151,27969,64152,28379,64153,28363,64154,28450,64155,28702,64156,29038,64157,30631,64158,29237,64159,29359,64160,
+    29482,64161,29809,64162,29958,64163,30011,64164,30237,64165,30239,64166,30410,64167,30427,64168,30452,64169,30538,
+    64170,30528,64171,30924,64172,31409,64173,31680,64174,31867,64175,32091,64176,32244,64177,32574,64178,32773,64179,
+    33618,64180,33775,64181,34681,64182,35137,64183,35206,64184,35222,64185,35519,64186,35576,64187,35531,64188,35585,
+    64189,35582,64190,35565,64191,35641,64192,35722,64193,36104,64194,36664,64195,36978,64196,37273,64197,37494,64198,
+    38524,64199,38627,64200,38742,64201,38875,64202,38911,64203,38923,64204,38971,64205,39698,64206,40860,64207,141386,
+    64208,141380,64209,144341,64210,15261,64211,16408,64212,16441,64213,152137,64214,154832,64215,163539,64216,40771,
+    64217,40846,194560,20029,194561,20024,194562,20033,194563,131362,194564,20320,194565,20398,194566,20411,194567,
+    20482,194568,20602,194569,20633,194570,20711,194571,20687,194572,13470,194573,132666,194574,20813,194575,20820,
+    194576,20836,194577,20855,194578,132380,194579,13497,194580,20839,194581,20877,194582,132427,194583,20887,194584,
+    20900,194585,20172,194586,20908,194587,20917,194588,168415,194589,20981,194590,20995,194591,13535,194592,21051,
+    194593,21062,194594,21106,194595,21111,194596,13589,194597,21191,194598,21193,194599,21220,194600,21242,194601,
+    21253,194602,21254,194603,21271,194604,21321,194605,21329,194606,21338,194607,21363,194608,21373,194609,21375,
+    194610,21375,194611,21375,194612,133676,194613,28784,194614,21450,194615,21471,194616,133987,194617,21483,194618,
+    21489,194619,21510,194620,21662,194621,21560,194622,21576,194623,21608,194624,21666,194625,21750,194626,21776,
+    194627,21843,194628,21859,194629,21892,194630,21892,194631,21913,194632,21931,194633,21939,194634,21954,194635,
+    22294,194636,22022,194637,22295,194638,22097,194639,22132,194640,20999,194641,22766,194642,22478,194643,22516,
+    194644,22541,194645,22411,194646,22578,194647,22577,194648,22700,194649,136420,194650,22770,194651,22775,194652,
+    22790,194653,22810,194654,22818,194655,22882,194656,136872,194657,136938,194658,23020,194659,23067,194660,23079,
+    194661,23000,194662,23142,194663,14062,194664,14076,194665,23304,194666,23358,194667,23358,194668,137672,194669,
+    23491,194670,23512,194671,23527,194672,23539,194673,138008,194674,23551,194675,23558,194676,24403,194677,23586,
+    194678,14209,194679,23648,194680,23662,194681,23744,194682,23693,194683,138724,194684,23875,194685,138726,194686,
+    23918,194687,23915,194688,23932,194689,24033,194690,24034,194691,14383,194692,24061,194693,24104,194694,24125,
+    194695,24169,194696,14434,194697,139651,194698,14460,194699,24240,194700,24243,194701,24246,194702,24266,194703,
+    172946,194704,24318,194705,140081,194706,140081,194707,33281,194708,24354,194709,24354,194710,14535,194711,144056,
+    194712,156122,194713,24418,194714,24427,194715,14563,194716,24474,194717,24525,194718,24535,194719,24569,194720,
+    24705,194721,14650,194722,14620,194723,24724,194724,141012,194725,24775,194726,24904,194727,24908,194728,24910,
+    194729,24908,194730,24954,194731,24974,194732,25010,194733,24996,194734,25007,194735,25054,194736,25074,194737,
+    25078,194738,25104,194739,25115,194740,25181,194741,25265,194742,25300,194743,25424,194744,142092,194745,25405,
+    194746,25340,194747,25448,194748,25475,194749,25572,194750,142321,194751,25634,194752,25541,194753,25513,194754,
+    14894,194755,25705,194756,25726,194757,25757,194758,25719,194759,14956,194760,25935,194761,25964,194762,143370,
+    194763,26083,194764,26360,194765,26185,194766,15129,194767,26257,194768,15112,194769,15076,194770,20882,194771,
+    20885,194772,26368,194773,26268,194774,32941,194775,17369,194776,26391,194777,26395,194778,26401,194779,26462,
+    194780,26451,194781,144323,194782,15177,194783,26618,194784,26501,194785,26706,194786,26757,194787,144493,194788,
+    26766,194789,26655,194790,26900,194791,15261,194792,26946,194793,27043,194794,27114,194795,27304,194796,145059,
+    194797,27355,194798,15384,194799,27425,194800,145575,194801,27476,194802,15438,194803,27506,194804,27551,194805,
+    27578,194806,27579,194807,146061,194808,138507,194809,146170,194810,27726,194811,146620,194812,27839,194813,27853,
+    194814,27751,194815,27926,194816,27966,194817,28023,194818,27969,194819,28009,194820,28024,194821,28037,194822,
+    146718,194823,27956,194824,28207,194825,28270,194826,15667,194827,28363,194828,28359,194829,147153,194830,28153,
+    194831,28526,194832,147294,194833,147342,194834,28614,194835,28729,194836,28702,194837,28699,194838,15766,194839,
+    28746,194840,28797,194841,28791,194842,28845,194843,132389,194844,28997,194845,148067,194846,29084,194847,148395,
+    194848,29224,194849,29237,194850,29264,194851,149000,194852,29312,194853,29333,194854,149301,194855,149524,194856,
+    29562,194857,29579,194858,16044,194859,29605,194860,16056,194861,16056,194862,29767,194863,29788,194864,29809,
+    194865,29829,194866,29898,194867,16155,194868,29988,194869,150582,194870,30014,194871,150674,194872,30064,194873,
+    139679,194874,30224,194875,151457,194876,151480,194877,151620,194878,16380,194879,16392,194880,30452,194881,151795,
+    194882,151794,194883,151833,194884,151859,194885,30494,194886,30495,194887,30495,194888,30538,194889,16441,194890,
+    30603,194891,16454,194892,16534,194893,152605,194894,30798,194895,30860,194896,30924,194897,16611,194898,153126,
+    194899,31062,194900,153242,194901,153285,194902,31119,194903,31211,194904,16687,194905,31296,194906,31306,194907,
+    31311,194908,153980,194909,154279,194910,154279,194911,31470,194912,16898,194913,154539,194914,31686,194915,31689,
+    194916,16935,194917,154752,194918,31954,194919,17056,194920,31976,194921,31971,194922,32000,194923,155526,194924,
+    32099,194925,17153,194926,32199,194927,32258,194928,32325,194929,17204,194930,156200,194931,156231,194932,17241,
+    194933,156377,194934,32634,194935,156478,194936,32661,194937,32762,194938,32773,194939,156890,194940,156963,194941,
+    32864,194942,157096,194943,32880,194944,144223,194945,17365,194946,32946,194947,33027,194948,17419,194949,33086,
+    194950,23221,194951,157607,194952,157621,194953,144275,194954,144284,194955,33281,194956,33284,194957,36766,194958,
+    17515,194959,33425,194960,33419,194961,33437,194962,21171,194963,33457,194964,33459,194965,33469,194966,33510,
+    194967,158524,194968,33509,194969,33565,194970,33635,194971,33709,194972,33571,194973,33725,194974,33767,194975,
+    33879,194976,33619,194977,33738,194978,33740,194979,33756,194980,158774,194981,159083,194982,158933,194983,17707,
+    194984,34033,194985,34035,194986,34070,194987,160714,194988,34148,194989,159532,194990,17757,194991,17761,194992,
+    159665,194993,159954,194994,17771,194995,34384,194996,34396,194997,34407,194998,34409,194999,34473,195000,34440,
+    195001,34574,195002,34530,195003,34681,195004,34600,195005,34667,195006,34694,195007,17879,195008,34785,195009,
+    34817,195010,17913,195011,34912,195012,34915,195013,161383,195014,35031,195015,35038,195016,17973,195017,35066,
+    195018,13499,195019,161966,195020,162150,195021,18110,195022,18119,195023,35488,195024,35565,195025,35722,195026,
+    35925,195027,162984,195028,36011,195029,36033,195030,36123,195031,36215,195032,163631,195033,133124,195034,36299,
+    195035,36284,195036,36336,195037,133342,195038,36564,195039,36664,195040,165330,195041,165357,195042,37012,195043,
+    37105,195044,37137,195045,165678,195046,37147,195047,37432,195048,37591,195049,37592,195050,37500,195051,37881,
+    195052,37909,195053,166906,195054,38283,195055,18837,195056,38327,195057,167287,195058,18918,195059,38595,195060,
+    23986,195061,38691,195062,168261,195063,168474,195064,19054,195065,19062,195066,38880,195067,168970,195068,19122,
+    195069,169110,195070,38923,195071,38923,195072,38953,195073,169398,195074,39138,195075,19251,195076,39209,195077,
+    39335,195078,39362,195079,39422,195080,19406,195081,170800,195082,39698,195083,40000,195084,40189,195085,19662,
+    195086,19693,195087,40295,195088,172238,195089,19704,195090,172293,195091,172558,195092,172689,195093,40635,195094,
+    19798,195095,40697,195096,40702,195097,40709,195098,40719,195099,40726,195100,40763,195101,173568,
+};
+static const uint32_t tfm__pairs[3078] = {
+    192,65,768,193,65,769,194,65,770,195,65,771,196,65,776,197,65,778,199,67,807,200,69,768,201,69,769,202,69,770,203,
+    69,776,204,73,768,205,73,769,206,73,770,207,73,776,209,78,771,210,79,768,211,79,769,212,79,770,213,79,771,214,79,
+    776,217,85,768,218,85,769,219,85,770,220,85,776,221,89,769,224,97,768,225,97,769,226,97,770,227,97,771,228,97,776,
+    229,97,778,231,99,807,232,101,768,233,101,769,234,101,770,235,101,776,236,105,768,237,105,769,238,105,770,239,105,
+    776,241,110,771,242,111,768,243,111,769,244,111,770,245,111,771,246,111,776,249,117,768,250,117,769,251,117,770,
+    252,117,776,253,121,769,255,121,776,256,65,772,257,97,772,258,65,774,259,97,774,260,65,808,261,97,808,262,67,769,
+    263,99,769,264,67,770,265,99,770,266,67,775,267,99,775,268,67,780,269,99,780,270,68,780,271,100,780,274,69,772,275,
+    101,772,276,69,774,277,101,774,278,69,775,279,101,775,280,69,808,281,101,808,282,69,780,283,101,780,284,71,770,285,
+    103,770,286,71,774,287,103,774,288,71,775,289,103,775,290,71,807,291,103,807,292,72,770,293,104,770,296,73,771,297,
+    105,771,298,73,772,299,105,772,300,73,774,301,105,774,302,73,808,303,105,808,304,73,775,308,74,770,309,106,770,310,
+    75,807,311,107,807,313,76,769,314,108,769,315,76,807,316,108,807,317,76,780,318,108,780,323,78,769,324,110,769,325,
+    78,807,326,110,807,327,78,780,328,110,780,332,79,772,333,111,772,334,79,774,335,111,774,336,79,779,337,111,779,340,
+    82,769,341,114,769,342,82,807,343,114,807,344,82,780,345,114,780,346,83,769,347,115,769,348,83,770,349,115,770,350,
+    83,807,351,115,807,352,83,780,353,115,780,354,84,807,355,116,807,356,84,780,357,116,780,360,85,771,361,117,771,362,
+    85,772,363,117,772,364,85,774,365,117,774,366,85,778,367,117,778,368,85,779,369,117,779,370,85,808,371,117,808,372,
+    87,770,373,119,770,374,89,770,375,121,770,376,89,776,377,90,769,378,122,769,379,90,775,380,122,775,381,90,780,382,
+    122,780,416,79,795,417,111,795,431,85,795,432,117,795,461,65,780,462,97,780,463,73,780,464,105,780,465,79,780,466,
+    111,780,467,85,780,468,117,780,469,220,772,470,252,772,471,220,769,472,252,769,473,220,780,474,252,780,475,220,768,
+    476,252,768,478,196,772,479,228,772,480,550,772,481,551,772,482,198,772,483,230,772,486,71,780,487,103,780,488,75,
+    780,489,107,780,490,79,808,491,111,808,492,490,772,493,491,772,494,439,780,495,658,780,496,106,780,500,71,769,501,
+    103,769,504,78,768,505,110,768,506,197,769,507,229,769,508,198,769,509,230,769,510,216,769,511,248,769,512,65,783,
+    513,97,783,514,65,785,515,97,785,516,69,783,517,101,783,518,69,785,519,101,785,520,73,783,521,105,783,522,73,785,
+    523,105,785,524,79,783,525,111,783,526,79,785,527,111,785,528,82,783,529,114,783,530,82,785,531,114,785,532,85,783,
+    533,117,783,534,85,785,535,117,785,536,83,806,537,115,806,538,84,806,539,116,806,542,72,780,543,104,780,550,65,775,
+    551,97,775,552,69,807,553,101,807,554,214,772,555,246,772,556,213,772,557,245,772,558,79,775,559,111,775,560,558,
+    772,561,559,772,562,89,772,563,121,772,836,776,769,901,168,769,902,913,769,904,917,769,905,919,769,906,921,769,908,
+    927,769,910,933,769,911,937,769,912,970,769,938,921,776,939,933,776,940,945,769,941,949,769,942,951,769,943,953,
+    769,944,971,769,970,953,776,971,965,776,972,959,769,973,965,769,974,969,769,979,978,769,980,978,776,1024,1045,768,
+    1025,1045,776,1027,1043,769,1031,1030,776,1036,1050,769,1037,1048,768,1038,1059,774,1049,1048,774,1081,1080,774,
+    1104,1077,768,1105,1077,776,1107,1075,769,1111,1110,776,1116,1082,769,1117,1080,768,1118,1091,774,1142,1140,783,
+    1143,1141,783,1217,1046,774,1218,1078,774,1232,1040,774,1233,1072,774,1234,1040,776,1235,1072,776,1238,1045,774,
+    1239,1077,774,1242,1240,776,1243,1241,776,1244,1046,776,1245,1078,776,1246,1047,776,1247,1079,776,1250,1048,772,
+    1251,1080,772,1252,1048,776,1253,1080,776,1254,1054,776,1255,1086,776,1258,1256,776,1259,1257,776,1260,1069,776,
+    1261,1101,776,1262,1059,772,1263,1091,772,1264,1059,776,1265,1091,776,1266,1059,779,1267,1091,779,1268,1063,776,
+    1269,1095,776,1272,1067,776,1273,1099,776,1570,1575,1619,1571,1575,1620,1572,1608,1620,1573,1575,1621,1574,1610,
+    1620,1728,1749,1620,1730,1729,1620,1747,1746,1620,2345,2344,2364,2353,2352,2364,2356,2355,2364,2392,2325,2364,2393,
+    2326,2364,2394,2327,2364,2395,2332,2364,2396,2337,2364,2397,2338,2364,2398,2347,2364,2399,2351,2364,2507,2503,2494,
+    2508,2503,2519,2524,2465,2492,2525,2466,2492,2527,2479,2492,2611,2610,2620,2614,2616,2620,2649,2582,2620,2650,2583,
+    2620,2651,2588,2620,2654,2603,2620,2888,2887,2902,2891,2887,2878,2892,2887,2903,2908,2849,2876,2909,2850,2876,2964,
+    2962,3031,3018,3014,3006,3019,3015,3006,3020,3014,3031,3144,3142,3158,3264,3263,3285,3271,3270,3285,3272,3270,3286,
+    3274,3270,3266,3275,3274,3285,3402,3398,3390,3403,3399,3390,3404,3398,3415,3546,3545,3530,3548,3545,3535,3549,3548,
+    3530,3550,3545,3551,3907,3906,4023,3917,3916,4023,3922,3921,4023,3927,3926,4023,3932,3931,4023,3945,3904,4021,3955,
+    3953,3954,3957,3953,3956,3958,4018,3968,3960,4019,3968,3969,3953,3968,3987,3986,4023,3997,3996,4023,4002,4001,4023,
+    4007,4006,4023,4012,4011,4023,4025,3984,4021,4134,4133,4142,6918,6917,6965,6920,6919,6965,6922,6921,6965,6924,6923,
+    6965,6926,6925,6965,6930,6929,6965,6971,6970,6965,6973,6972,6965,6976,6974,6965,6977,6975,6965,6979,6978,6965,7680,
+    65,805,7681,97,805,7682,66,775,7683,98,775,7684,66,803,7685,98,803,7686,66,817,7687,98,817,7688,199,769,7689,231,
+    769,7690,68,775,7691,100,775,7692,68,803,7693,100,803,7694,68,817,7695,100,817,7696,68,807,7697,100,807,7698,68,
+    813,7699,100,813,7700,274,768,7701,275,768,7702,274,769,7703,275,769,7704,69,813,7705,101,813,7706,69,816,7707,101,
+    816,7708,552,774,7709,553,774,7710,70,775,7711,102,775,7712,71,772,7713,103,772,7714,72,775,7715,104,775,7716,72,
+    803,7717,104,803,7718,72,776,7719,104,776,7720,72,807,7721,104,807,7722,72,814,7723,104,814,7724,73,816,7725,105,
+    816,7726,207,769,7727,239,769,7728,75,769,7729,107,769,7730,75,803,7731,107,803,7732,75,817,7733,107,817,7734,76,
+    803,7735,108,803,7736,7734,772,7737,7735,772,7738,76,817,7739,108,817,7740,76,813,7741,108,813,7742,77,769,7743,
+    109,769,7744,77,775,7745,109,775,7746,77,803,7747,109,803,7748,78,775,7749,110,775,7750,78,803,7751,110,803,7752,
+    78,817,7753,110,817,7754,78,813,7755,110,813,7756,213,769,7757,245,769,7758,213,776,7759,245,776,7760,332,768,7761,
+    333,768,7762,332,769,7763,333,769,7764,80,769,7765,112,769,7766,80,775,7767,112,775,7768,82,775,7769,114,775,7770,
+    82,803,7771,114,803,7772,7770,772,7773,7771,772,7774,82,817,7775,114,817,7776,83,775,7777,115,775,7778,83,803,7779,
+    115,803,7780,346,775,7781,347,775,7782,352,775,7783,353,775,7784,7778,775,7785,7779,775,7786,84,775,7787,116,775,
+    7788,84,803,7789,116,803,7790,84,817,7791,116,817,7792,84,813,7793,116,813,7794,85,804,7795,117,804,7796,85,816,
+    7797,117,816,7798,85,813,7799,117,813,7800,360,769,7801,361,769,7802,362,776,7803,363,776,7804,86,771,7805,118,771,
+    7806,86,803,7807,118,803,7808,87,768,7809,119,768,7810,87,769,7811,119,769,7812,87,776,7813,119,776,7814,87,775,
+    7815,119,775,7816,87,803,7817,119,803,7818,88,775,7819,120,775,7820,88,776,7821,120,776,7822,89,775,7823,121,775,
+    7824,90,770,7825,122,770,7826,90,803,7827,122,803,7828,90,817,7829,122,817,7830,104,817,7831,116,776,7832,119,778,
+    7833,121,778,7835,383,775,7840,65,803,7841,97,803,7842,65,777,7843,97,777,7844,194,769,7845,226,769,7846,194,768,
+    7847,226,768,7848,194,777,7849,226,777,7850,194,771,7851,226,771,7852,7840,770,7853,7841,770,7854,258,769,7855,259,
+    769,7856,258,768,7857,259,768,7858,258,777,7859,259,777,7860,258,771,7861,259,771,7862,7840,774,7863,7841,774,7864,
+    69,803,7865,101,803,7866,69,777,7867,101,777,7868,69,771,7869,101,771,7870,202,769,7871,234,769,7872,202,768,7873,
+    234,768,7874,202,777,7875,234,777,7876,202,771,7877,234,771,7878,7864,770,7879,7865,770,7880,73,777,7881,105,777,
+    7882,73,803,7883,105,803,7884,79,803,7885,111,803,7886,79,777,7887,111,777,7888,212,769,7889,244,769,7890,212,768,
+    7891,244,768,7892,212,777,7893,244,777,7894,212,771,7895,244,771,7896,7884,770,7897,7885,770,7898,416,769,7899,417,
+    769,7900,416,768,7901,417,768,7902,416,777,7903,417,777,7904,416,771,7905,417,771,7906,416,803,7907,417,803,7908,
+    85,803,7909,117,803,7910,85,777,7911,117,777,7912,431,769,7913,432,769,7914,431,768,7915,432,768,7916,431,777,7917,
+    432,777,7918,431,771,7919,432,771,7920,431,803,7921,432,803,7922,89,768,7923,121,768,7924,89,803,7925,121,803,7926,
+    89,777,7927,121,777,7928,89,771,7929,121,771,7936,945,787,7937,945,788,7938,7936,768,7939,7937,768,7940,7936,769,
+    7941,7937,769,7942,7936,834,7943,7937,834,7944,913,787,7945,913,788,7946,7944,768,7947,7945,768,7948,7944,769,7949,
+    7945,769,7950,7944,834,7951,7945,834,7952,949,787,7953,949,788,7954,7952,768,7955,7953,768,7956,7952,769,7957,7953,
+    769,7960,917,787,7961,917,788,7962,7960,768,7963,7961,768,7964,7960,769,7965,7961,769,7968,951,787,7969,951,788,
+    7970,7968,768,7971,7969,768,7972,7968,769,7973,7969,769,7974,7968,834,7975,7969,834,7976,919,787,7977,919,788,7978,
+    7976,768,7979,7977,768,7980,7976,769,7981,7977,769,7982,7976,834,7983,7977,834,7984,953,787,7985,953,788,7986,7984,
+    768,7987,7985,768,7988,7984,769,7989,7985,769,7990,7984,834,7991,7985,834,7992,921,787,7993,921,788,7994,7992,768,
+    7995,7993,768,7996,7992,769,7997,7993,769,7998,7992,834,7999,7993,834,8000,959,787,8001,959,788,8002,8000,768,8003,
+    8001,768,8004,8000,769,8005,8001,769,8008,927,787,8009,927,788,8010,8008,768,8011,8009,768,8012,8008,769,8013,8009,
+    769,8016,965,787,8017,965,788,8018,8016,768,8019,8017,768,8020,8016,769,8021,8017,769,8022,8016,834,8023,8017,834,
+    8025,933,788,8027,8025,768,8029,8025,769,8031,8025,834,8032,969,787,8033,969,788,8034,8032,768,8035,8033,768,8036,
+    8032,769,8037,8033,769,8038,8032,834,8039,8033,834,8040,937,787,8041,937,788,8042,8040,768,8043,8041,768,8044,8040,
+    769,8045,8041,769,8046,8040,834,8047,8041,834,8048,945,768,8050,949,768,8052,951,768,8054,953,768,8056,959,768,
+    8058,965,768,8060,969,768,8064,7936,837,8065,7937,837,8066,7938,837,8067,7939,837,8068,7940,837,8069,7941,837,8070,
+    7942,837,8071,7943,837,8072,7944,837,8073,7945,837,8074,7946,837,8075,7947,837,8076,7948,837,8077,7949,837,8078,
+    7950,837,8079,7951,837,8080,7968,837,8081,7969,837,8082,7970,837,8083,7971,837,8084,7972,837,8085,7973,837,8086,
+    7974,837,8087,7975,837,8088,7976,837,8089,7977,837,8090,7978,837,8091,7979,837,8092,7980,837,8093,7981,837,8094,
+    7982,837,8095,7983,837,8096,8032,837,8097,8033,837,8098,8034,837,8099,8035,837,8100,8036,837,8101,8037,837,8102,
+    8038,837,8103,8039,837,8104,8040,837,8105,8041,837,8106,8042,837,8107,8043,837,8108,8044,837,8109,8045,837,8110,
+    8046,837,8111,8047,837,8112,945,774,8113,945,772,8114,8048,837,8115,945,837,8116,940,837,8118,945,834,8119,8118,
+    837,8120,913,774,8121,913,772,8122,913,768,8124,913,837,8129,168,834,8130,8052,837,8131,951,837,8132,942,837,8134,
+    951,834,8135,8134,837,8136,917,768,8138,919,768,8140,919,837,8141,8127,768,8142,8127,769,8143,8127,834,8144,953,
+    774,8145,953,772,8146,970,768,8150,953,834,8151,970,834,8152,921,774,8153,921,772,8154,921,768,8157,8190,768,8158,
+    8190,769,8159,8190,834,8160,965,774,8161,965,772,8162,971,768,8164,961,787,8165,961,788,8166,965,834,8167,971,834,
+    8168,933,774,8169,933,772,8170,933,768,8172,929,788,8173,168,768,8178,8060,837,8179,969,837,8180,974,837,8182,969,
+    834,8183,8182,837,8184,927,768,8186,937,768,8188,937,837,8602,8592,824,8603,8594,824,8622,8596,824,8653,8656,824,
+    8654,8660,824,8655,8658,824,8708,8707,824,8713,8712,824,8716,8715,824,8740,8739,824,8742,8741,824,8769,8764,824,
+    8772,8771,824,8775,8773,824,8777,8776,824,8800,61,824,8802,8801,824,8813,8781,824,8814,60,824,8815,62,824,8816,
+    8804,824,8817,8805,824,8820,8818,824,8821,8819,824,8824,8822,824,8825,8823,824,8832,8826,824,8833,8827,824,8836,
+    8834,824,8837,8835,824,8840,8838,824,8841,8839,824,8876,8866,824,8877,8872,824,8878,8873,824,8879,8875,824,8928,
+    8828,824,8929,8829,824,8930,8849,824,8931,8850,824,8938,8882,824,8939,8883,824,8940,8884,824,8941,8885,824,10972,
+    10973,824,12364,12363,12441,12366,12365,12441,12368,12367,12441,12370,12369,12441,12372,12371,12441,12374,12373,
+    12441,12376,12375,12441,12378,12377,12441,12380,12379,12441,12382,12381,12441,12384,12383,12441,12386,12385,12441,
+    12389,12388,12441,12391,12390,12441,12393,12392,12441,12400,12399,12441,12401,12399,12442,12403,12402,12441,12404,
+    12402,12442,12406,12405,12441,12407,12405,12442,12409,12408,12441,12410,12408,12442,12412,12411,12441,12413,12411,
+    12442,12436,12358,12441,12446,12445,12441,12460,12459,12441,12462,12461,12441,12464,12463,12441,12466,12465,12441,
+    12468,12467,12441,12470,12469,12441,12472,12471,12441,12474,12473,12441,12476,12475,12441,12478,12477,12441,12480,
+    12479,12441,12482,12481,12441,12485,12484,12441,12487,12486,12441,12489,12488,12441,12496,12495,12441,12497,12495,
+    12442,12499,12498,12441,12500,12498,12442,12502,12501,12441,12503,12501,12442,12505,12504,12441,12506,12504,12442,
+    12508,12507,12441,12509,12507,12442,12532,12454,12441,12535,12527,12441,12536,12528,12441,12537,12529,12441,12538,
+    12530,12441,12542,12541,12441,64285,1497,1460,64287,1522,1463,64298,1513,1473,64299,1513,1474,64300,64329,1473,
+    64301,64329,1474,64302,1488,1463,64303,1488,1464,64304,1488,1468,64305,1489,1468,64306,1490,1468,64307,1491,1468,
+    64308,1492,1468,64309,1493,1468,64310,1494,1468,64312,1496,1468,64313,1497,1468,64314,1498,1468,64315,1499,1468,
+    64316,1500,1468,64318,1502,1468,64320,1504,1468,64321,1505,1468,64323,1507,1468,64324,1508,1468,64326,1510,1468,
+    64327,1511,1468,64328,1512,1468,64329,1513,1468,64330,1514,1468,64331,1493,1465,64332,1489,1471,64333,1499,1471,
+    64334,1508,1471,69786,69785,69818,69788,69787,69818,69803,69797,69818,69934,69937,69927,69935,69938,69927,70475,
+    70471,70462,70476,70471,70487,70843,70841,70842,70844,70841,70832,70846,70841,70845,71098,71096,71087,71099,71097,
+    71087,71992,71989,71984,119134,119127,119141,119135,119128,119141,119136,119135,119150,119137,119135,119151,119138,
+    119135,119152,119139,119135,119153,119140,119135,119154,119227,119225,119141,119228,119226,119141,119229,119227,
+    119150,119230,119228,119150,119231,119227,119151,119232,119228,119151,
+};
+static const uint16_t tfm__composing[941] = {
+    881,878,882,0,1,2,3,53,55,238,4,566,5,165,208,210,564,409,57,411,413,415,59,61,63,65,6,419,67,421,425,427,423,7,8,
+    9,592,69,71,73,10,590,77,212,214,588,240,75,433,435,439,198,79,441,81,83,187,85,87,443,447,236,445,449,451,11,12,
+    13,89,91,93,97,14,604,167,216,218,606,95,453,98,457,189,459,100,461,102,106,463,104,469,467,471,473,475,200,108,15,
+    477,112,479,110,483,481,16,17,18,19,114,116,246,20,610,118,169,220,222,161,608,191,493,495,120,497,124,224,226,499,
+    122,503,126,128,505,132,507,232,130,515,136,517,234,134,521,519,21,22,23,138,140,142,24,634,144,146,171,228,230,
+    163,632,523,148,527,525,533,535,537,539,150,543,541,545,547,549,646,25,152,652,250,551,154,650,648,155,553,157,159,
+    555,557,26,27,28,29,54,56,239,30,567,31,166,209,211,565,410,58,412,414,416,60,62,64,66,32,420,68,422,426,428,424,
+    33,34,35,593,70,72,74,36,591,78,213,215,589,241,76,434,436,440,199,80,442,82,84,188,86,88,444,448,237,446,450,452,
+    559,37,38,39,90,92,94,40,605,168,217,219,607,96,454,99,197,458,190,460,101,462,103,107,464,105,470,468,472,474,476,
+    201,109,41,478,113,480,111,484,482,42,43,44,45,115,117,247,46,611,119,170,221,223,162,609,192,494,496,121,498,125,
+    225,227,500,123,504,127,129,506,133,508,233,131,516,560,137,518,235,135,522,520,47,48,49,139,141,143,50,635,145,
+    147,172,229,231,164,633,524,149,528,526,534,536,538,540,151,544,542,561,546,548,550,647,51,153,653,251,552,52,651,
+    562,649,156,554,158,160,556,558,854,253,820,570,568,574,572,181,202,204,185,417,596,594,600,598,455,614,612,618,
+    616,485,244,487,242,206,179,175,173,177,571,569,575,573,182,203,205,186,418,597,595,601,599,456,615,613,619,617,
+    486,245,488,243,207,180,176,174,178,580,578,584,582,581,579,585,583,429,431,430,432,489,491,490,492,509,510,511,
+    512,529,530,531,532,563,624,622,628,626,630,625,623,629,627,631,638,636,642,640,644,639,637,643,641,645,195,193,
+    194,183,184,437,438,248,249,196,818,254,817,816,662,663,819,826,255,676,677,827,256,690,691,828,839,257,838,837,
+    262,706,707,860,258,720,721,853,852,259,851,850,263,734,861,260,746,747,862,813,823,754,264,810,809,654,655,814,
+    812,755,265,670,671,756,266,682,683,824,822,757,267,833,832,269,698,699,835,758,271,714,715,846,847,759,272,844,
+    843,270,726,727,848,760,273,738,739,858,856,834,261,836,845,268,849,857,274,275,279,296,298,278,276,300,277,294,
+    304,306,281,308,283,310,280,312,318,282,320,322,324,326,316,297,299,287,285,301,286,295,305,307,290,309,284,311,
+    289,313,319,291,321,323,325,327,317,288,292,293,302,303,314,315,328,329,331,330,332,334,335,333,336,337,338,347,
+    348,359,358,360,363,364,366,365,367,368,371,369,370,372,373,375,374,376,377,379,378,397,398,399,400,401,402,403,
+    404,405,406,407,408,465,466,501,502,513,514,576,586,577,587,602,603,620,621,656,658,660,761,657,659,661,762,763,
+    764,765,766,767,768,664,666,668,769,665,667,669,770,771,772,773,774,775,776,672,674,673,675,678,680,679,681,684,
+    686,688,777,685,687,689,778,779,780,781,782,783,784,692,694,696,785,693,695,697,786,787,788,789,790,791,792,700,
+    702,704,701,703,705,708,710,712,709,711,713,716,718,717,719,722,724,723,725,728,730,732,729,731,733,735,736,737,
+    740,742,744,793,741,743,745,794,795,796,797,798,799,800,748,750,752,801,749,751,753,802,803,804,805,806,807,808,
+    811,821,855,815,829,830,831,825,859,840,841,842,863,864,865,866,868,867,869,870,871,872,873,874,875,876,877,880,
+    879,883,884,885,886,887,888,889,890,899,900,891,892,893,894,901,902,895,896,897,898,903,904,905,906,933,908,909,
+    910,911,912,913,914,915,916,917,918,919,920,921,922,923,924,925,926,927,928,929,930,931,932,934,960,935,936,937,
+    938,939,940,941,942,943,944,945,946,947,948,949,950,951,952,953,954,955,956,957,958,959,961,962,963,964,965,1000,
+    1001,1002,1003,1004,1005,1006,1008,1007,1009,1010,1011,1012,
+};
+#endif
+/* Unicode tables: end */
+
+/* The run of equal category around c: [low, high). */
+static void tfm__category_run(uint32_t c, uint32_t *low, uint32_t *high, uint32_t *category) {
+    uint32_t a = 0, b = (uint32_t)(sizeof tfm__categories / sizeof tfm__categories[0]);
+    uint32_t end = b;
+    while (b - a > 1) {
+        uint32_t mid = a + (b - a) / 2;
+        if (tfm__categories[mid] >> 5 <= c) a = mid;
+        else b = mid;
+    }
+    *low = tfm__categories[a] >> 5;
+    *high = a + 1 < end ? tfm__categories[a + 1] >> 5 : 0x110000;
+    *category = tfm__categories[a] & 31;
+}
+static uint32_t tfm__category_in(uint32_t run, uint32_t c) { /* the category of c in a run of that kind */
+    return run == TFM__EVEN_UPPER ? c & 1 : run == TFM__ODD_UPPER ? ~c & 1 : run;
+}
+
+/* ---- expressions ------------------------------------------------------------------------------------------------- */
+
+/* One run of a program over one text. The programs have no loops but STAR and RUN over one class, and every jump goes
+   forward, so that a path is never longer than the program. Backtracking over several stars could still take long on an
+   unlucky text: after TFM__RE_PATIENCE turns an attempt starts again with one bit per choice point and position that
+   marks what failed before, also in earlier attempts on the same text; then no choice is tried twice. */
+enum { TFM__RE_PATIENCE = 512, TFM__RE_BODY_STEPS = 4096 };
+
+typedef struct tfm__re {
+    const tfm_tokenizer *t;
+    const uint8_t *text;
+    uint32_t n;
+    uint32_t n_memo, *memo; /* n_memo * (n + 1) bits */
+    int memo_ready;
+    uint32_t run_low, run_high, run_category; /* the last look-up of a category */
+} tfm__re;
+
+typedef struct tfm__re_choice { uint32_t pc, at, low; } tfm__re_choice; /* go on at pc; star: also at places down to low */
+
+static int tfm__re_in_class(tfm__re *r, uint32_t class_index, uint32_t c) {
+    const tfm_tokenizer *t = r->t;
+    if (c < 128) return (int)(tfm__tok_word(t, TFM_TOK_CLASSES, class_index, c >> 5) >> (c & 31) & 1);
+    uint32_t mask = tfm__tok_word(t, TFM_TOK_CLASSES, class_index, 4);
+    uint32_t first = tfm__tok_word(t, TFM_TOK_CLASSES, class_index, 5);
+    uint32_t end = first + tfm__tok_word(t, TFM_TOK_CLASSES, class_index, 6);
+    int negated = (int)tfm__tok_word(t, TFM_TOK_CLASSES, class_index, 7) & 1, in = 0;
+    if (mask) {
+        if (c < r->run_low || c >= r->run_high) tfm__category_run(c, &r->run_low, &r->run_high, &r->run_category);
+        in = (int)(mask >> tfm__category_in(r->run_category, c) & 1);
+    }
+    for (uint32_t i = first; i < end && !in; i++) {
+        in = c >= tfm__tok_word(t, TFM_TOK_RANGES, i, 0) && c <= tfm__tok_word(t, TFM_TOK_RANGES, i, 1);
+    }
+    return in != negated;
+}
+
+static int tfm__re_memo(tfm__re *r, uint32_t choice, uint32_t at, int set) {
+    if (choice >= r->n_memo) return 0;
+    size_t bit = (size_t)choice * ((size_t)r->n + 1) + at;
+    int was = (int)(r->memo[bit >> 5] >> (bit & 31) & 1);
+    if (set) r->memo[bit >> 5] |= 1u << (bit & 31);
+    else r->memo[bit >> 5] &= ~(1u << (bit & 31));
+    return was;
+}
+
+/* Bytes of the character at `at` if it is in the class, else 0. */
+static uint32_t tfm__re_one(tfm__re *r, uint32_t class_index, uint32_t at) {
+    uint32_t len;
+    if (at >= r->n) return 0;
+    uint32_t c = tfm__utf8_get(r->text + at, r->n - at, &len);
+    return tfm__re_in_class(r, class_index, c) ? len : 0;
+}
+
+static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *patience, int slow, int depth);
+
+/* The body of a look-ahead, which has no stars, on its own. */
+static int tfm__re_ahead(tfm__re *r, uint32_t pc, uint32_t at, int depth) {
+    uint32_t steps = TFM__RE_BODY_STEPS;
+    return depth < 4 && tfm__re_attempt(r, pc, at, &steps, 0, depth + 1) != TFM__NONE;
+}
+
+/* A star from `at`: where it ends. *known: it ran into a place from where it is known to fail; what it covered before
+   that place is returned. */
+static uint32_t tfm__re_star(tfm__re *r, uint32_t class_index, uint32_t choice, uint32_t at, int slow, int *known) {
+    *known = 0;
+    for (;;) {
+        uint32_t len = tfm__re_one(r, class_index, at);
+        if (!len) return at;
+        if (slow && tfm__re_memo(r, choice, at + len, 1)) { *known = 1; return at; }
+        at += len;
+    }
+}
+
+/* The end of the match that starts at `at`, or TFM__NONE; *patience counts the choices that were taken back. */
+static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *patience, int slow, int depth) {
+    tfm__re_choice stack[TFM_RE_MAX_MEMO];
+    int top = 0;
+    for (;;) {
+        const uint8_t *code = r->t->base + r->t->table[TFM_TOK_CODE].at + (size_t)pc * 8;
+        uint32_t a = tfm__le16(code + 2), b = tfm__le32(code + 4), len = 0, end;
+        int ok = 1, known;
+        pc++;
+        switch (code[0]) {
+        case TFM_RE_MATCH: return at;
+        case TFM_RE_CHAR:
+            ok = at < r->n && tfm__utf8_get(r->text + at, r->n - at, &len) == b;
+            if (ok) at += len;
+            break;
+        case TFM_RE_CLASS:
+            len = tfm__re_one(r, b, at);
+            ok = len != 0;
+            at += len;
+            break;
+        case TFM_RE_TRY: at += tfm__re_one(r, b, at); break; /* optional, never given back */
+        case TFM_RE_STAR:
+        case TFM_RE_RUN: /* a star that never gives back */
+            if (slow && tfm__re_memo(r, a, at, 1)) { ok = 0; break; }
+            end = tfm__re_star(r, b, a, at, slow, &known);
+            if (known && code[0] == TFM_RE_RUN) { ok = 0; break; }
+            *patience -= (end - at) / 16 < *patience ? (end - at) / 16 : *patience;
+            if (end > at && code[0] == TFM_RE_STAR && top < TFM_RE_MAX_MEMO) {
+                stack[top].pc = pc;
+                stack[top].at = end;
+                stack[top++].low = at;
+            }
+            at = end;
+            break;
+        case TFM_RE_SPLIT: /* here first, then at b */
+            if (slow && tfm__re_memo(r, a, at, 1)) { ok = 0; break; }
+            if (top == TFM_RE_MAX_MEMO) { ok = 0; break; }
+            stack[top].pc = b;
+            stack[top].at = stack[top].low = at;
+            top++;
+            break;
+        case TFM_RE_JUMP: pc = b; break;
+        case TFM_RE_AHEAD: ok = tfm__re_ahead(r, pc, at, depth); pc = b; break;
+        case TFM_RE_NOT_AHEAD: ok = !tfm__re_ahead(r, pc, at, depth); pc = b; break;
+        case TFM_RE_START: ok = !at || (b && at < r->n && r->text[at - 1] == '\n'); break; /* b: at every line */
+        default: ok = at == r->n || (b && r->text[at] == '\n'); break; /* TFM_RE_END */
+        }
+        if (ok) continue;
+        if (!top || !*patience) return TFM__NONE;
+        --*patience;
+        top--;
+        pc = stack[top].pc;
+        at = stack[top].at;
+        if (at > stack[top].low) { /* a star gives one character back; the last time it is off the stack */
+            at = tfm__utf8_back(r->text, at, stack[top].low);
+            stack[top].at = at;
+            if (at > stack[top].low) top++;
+        }
+    }
+}
+
+/* The match of the program at pc that starts at `at`: its end, or TFM__NONE (also if it is empty). */
+static uint32_t tfm__re_match(tfm__re *r, uint32_t pc, uint32_t at) {
+    uint32_t patience = TFM__RE_PATIENCE;
+    uint32_t end = r->memo_ready ? TFM__NONE : tfm__re_attempt(r, pc, at, &patience, 0, 0);
+    if (r->memo_ready || (end == TFM__NONE && !patience)) {
+        if (!r->memo_ready) memset(r->memo, 0, ((size_t)r->n_memo * ((size_t)r->n + 1) + 31) / 32 * 4);
+        r->memo_ready = 1;
+        patience = TFM__NONE;
+        end = tfm__re_attempt(r, pc, at, &patience, 1, 0);
+        for (uint32_t k = 0; end != TFM__NONE && k < r->n_memo; k++) tfm__re_memo(r, k, end, 0);
+    }
+    return end != TFM__NONE && end > at ? end : TFM__NONE;
+}
+
+/* ---- encoding ---------------------------------------------------------------------------------------------------- */
+
+/* The state of one call. Everything that grows with the text lies in the caller's scratch. */
+typedef struct tfm__tok_work {
+    const tfm_tokenizer *t;
+    int32_t flags, *ids;
+    int64_t n, max;
+    int damaged; /* the section promised something that is not so */
+    size_t text_cap, symbol_cap;
+    uint8_t *clean;                          /* the text in valid UTF-8 */
+    uint8_t *normal[2];                      /* operations of the normaliser write from one to the other */
+    uint8_t *changed[TFM_TOK_MAX_OPS];       /* operations of the pre-tokenizer that write, one buffer each */
+    uint32_t *memo[TFM_TOK_MAX_OPS];         /* of the splits */
+    uint32_t *symbol, *next, *previous, *rank; /* of one word; rank: all levels of tfm__rank_tree */
+} tfm__tok_work;
+
+typedef void tfm__tok_step(tfm__tok_work *w, const uint8_t *text, uint32_t n, int first);
+
+static void tfm__tok_emit(tfm__tok_work *w, uint32_t id) {
+    if (id >= w->t->n_ids) { w->damaged = 1; return; }
+    if (w->n < w->max) w->ids[w->n] = (int32_t)id;
+    w->n++;
+}
+
+/* Entries of a tree of minima over n ranks: 16 ranks to one entry of the level above, up to a level of at most 16. */
+static size_t tfm__rank_tree_size(size_t n) {
+    size_t total = n;
+    while (n > 16) { n = (n + 15) / 16; total += n; }
+    return total;
+}
+
+/* Hands out the scratch for n bytes of text from base; base NULL only counts. 0: too large. */
+static size_t tfm__tok_carve(tfm__tok_work *w, const tfm_tokenizer *t, size_t n, uint8_t *base) {
+    if (n > (size_t)1 << 28) return 0;
+    uint64_t text = (uint64_t)n * t->grow_mul + t->grow_add;
+    uint64_t symbols = t->flags & TFM_TOK_BYTE_LEVEL ? text : (uint64_t)n * (t->grow_mul / 3) + t->grow_add;
+    if (text > 0x7FFFFFF0u) return 0;
+    uint64_t at = 0;
+#define TFM__TOK_TAKE(field, type, bytes) \
+    do { if (base) (field) = (type *)(void *)(base + at); at += ((uint64_t)(bytes) + 7) & ~(uint64_t)7; } while (0)
+    TFM__TOK_TAKE(w->clean, uint8_t, 3 * (uint64_t)n);
+    if (t->n_norm) {
+        TFM__TOK_TAKE(w->normal[0], uint8_t, text);
+        TFM__TOK_TAKE(w->normal[1], uint8_t, text);
+    }
+    for (uint32_t i = t->n_norm; i < tfm__tok_count(t, TFM_TOK_OPS); i++) {
+        if (tfm__tok_word(t, TFM_TOK_OPS, i, 0) == TFM_TOK_SPLIT) {
+            TFM__TOK_TAKE(w->memo[i], uint32_t, (tfm__tok_word(t, TFM_TOK_OPS, i, 3) * (text + 1) + 31) / 32 * 4);
+        } else {
+            TFM__TOK_TAKE(w->changed[i], uint8_t, text);
+        }
+    }
+    TFM__TOK_TAKE(w->symbol, uint32_t, 4 * symbols);
+    TFM__TOK_TAKE(w->next, uint32_t, 4 * symbols);
+    TFM__TOK_TAKE(w->previous, uint32_t, 4 * symbols);
+    TFM__TOK_TAKE(w->rank, uint32_t, 4 * (uint64_t)tfm__rank_tree_size((size_t)symbols));
+#undef TFM__TOK_TAKE
+    if (base) {
+        w->t = t;
+        w->text_cap = (size_t)text;
+        w->symbol_cap = (size_t)symbols;
+    }
+    return at <= SIZE_MAX - 64 ? (size_t)at + 8 : 0;
+}
+
+/* ---- encoding: the model, byte-pair encoding (arXiv:1508.07909) -------------------------------------------------- */
+
+/* The symbols a word starts from. Returns their number. */
+static uint32_t tfm__bpe_symbols(tfm__tok_work *w, const uint8_t *word, uint32_t n) {
+    const tfm_tokenizer *t = w->t;
+    uint32_t count = 0, len;
+    int byte_level = (t->flags & TFM_TOK_BYTE_LEVEL) != 0;
+    for (uint32_t i = 0; i < n; i += len) {
+        len = 1;
+        if (!byte_level) tfm__utf8_get(word + i, n - i, &len);
+        if (count == w->symbol_cap) { w->damaged = 1; break; }
+        uint32_t id = byte_level ? tfm__tok_word(t, TFM_TOK_BYTE_IDS, word[i], 0) : tfm__tok_find(t, word + i, len);
+        w->symbol[count++] = id < t->n_ids ? id : TFM__UNKNOWN | i;
+    }
+    return count;
+}
+
+/* Short words: look at every pair each time, close the gap. Ranks and results of pair (i, i+1) stand at i. */
+enum { TFM__BPE_SHORT = 24 };
+static uint32_t tfm__bpe_short(const tfm_tokenizer *t, uint32_t *symbol, uint32_t n) {
+    uint32_t rank[TFM__BPE_SHORT], result[TFM__BPE_SHORT];
+    for (uint32_t i = 0; i + 1 < n; i++) rank[i] = tfm__tok_merge(t, symbol[i], symbol[i + 1], &result[i]);
+    while (n > 1) {
+        uint32_t best = 0;
+        for (uint32_t i = 1; i + 1 < n; i++) if (rank[i] < rank[best]) best = i;
+        if (rank[best] == TFM__NONE) break;
+        symbol[best] = result[best];
+        n--;
+        for (uint32_t i = best + 1; i < n; i++) {
+            symbol[i] = symbol[i + 1];
+            rank[i - 1] = rank[i];
+            result[i - 1] = result[i];
+        }
+        if (best) rank[best - 1] = tfm__tok_merge(t, symbol[best - 1], symbol[best], &result[best - 1]);
+        if (best + 1 < n) rank[best] = tfm__tok_merge(t, symbol[best], symbol[best + 1], &result[best]);
+    }
+    return n;
+}
+
+/* Long words: symbols in a list, ranks under a tree of minima with 16 children a node; n log n whatever the word. */
+typedef struct tfm__rank_tree { uint32_t *level[9], count[9]; int levels; } tfm__rank_tree;
+
+static uint32_t tfm__rank_min(const uint32_t *rank, uint32_t begin, uint32_t end) { /* the first lowest */
+    uint32_t best = begin;
+    for (uint32_t i = begin + 1; i < end; i++) if (rank[i] < rank[best]) best = i;
+    return best;
+}
+static uint32_t tfm__rank_block_end(const tfm__rank_tree *r, int level, uint32_t block) {
+    uint32_t left = r->count[level] - block * 16;
+    return block * 16 + (left < 16 ? left : 16);
+}
+static void tfm__rank_build(tfm__rank_tree *r, uint32_t *rank, uint32_t n) {
+    r->levels = 1;
+    r->level[0] = rank;
+    r->count[0] = n;
+    while (n > 16) {
+        int k = r->levels++;
+        r->level[k] = r->level[k - 1] + n;
+        n = r->count[k] = (n + 15) / 16;
+        for (uint32_t b = 0; b < n; b++) {
+            r->level[k][b] = r->level[k - 1][tfm__rank_min(r->level[k - 1], b * 16, tfm__rank_block_end(r, k - 1, b))];
+        }
+    }
+}
+static void tfm__rank_set(tfm__rank_tree *r, uint32_t i, uint32_t value) {
+    r->level[0][i] = value;
+    for (int k = 1; k < r->levels; k++) {
+        uint32_t b = i / 16, low = r->level[k - 1][tfm__rank_min(r->level[k - 1], b * 16, tfm__rank_block_end(r, k - 1, b))];
+        if (r->level[k][b] == low) break;
+        r->level[k][b] = low;
+        i = b;
+    }
+}
+static uint32_t tfm__rank_first(const tfm__rank_tree *r) {
+    int k = r->levels - 1;
+    uint32_t i = tfm__rank_min(r->level[k], 0, r->count[k]);
+    while (k-- > 0) i = tfm__rank_min(r->level[k], i * 16, tfm__rank_block_end(r, k, i));
+    return i;
+}
+
+static uint32_t tfm__bpe_long(tfm__tok_work *w, uint32_t n) {
+    const tfm_tokenizer *t = w->t;
+    uint32_t *symbol = w->symbol, *next = w->next, *previous = w->previous, result;
+    tfm__rank_tree tree;
+    for (uint32_t i = 0; i < n; i++) {
+        next[i] = i + 1;
+        previous[i] = i - 1; /* TFM__NONE before the first */
+        w->rank[i] = i + 1 < n ? tfm__tok_merge(t, symbol[i], symbol[i + 1], &result) : TFM__NONE;
+    }
+    tfm__rank_build(&tree, w->rank, n);
+    for (;;) {
+        uint32_t i = tfm__rank_first(&tree);
+        if (w->rank[i] == TFM__NONE) break;
+        uint32_t j = next[i], after = next[j];
+        tfm__tok_merge(t, symbol[i], symbol[j], &symbol[i]);
+        next[i] = after;
+        if (after < n) previous[after] = i;
+        tfm__rank_set(&tree, j, TFM__NONE);
+        tfm__rank_set(&tree, i, after < n ? tfm__tok_merge(t, symbol[i], symbol[after], &result) : TFM__NONE);
+        uint32_t p = previous[i];
+        if (p != TFM__NONE) tfm__rank_set(&tree, p, tfm__tok_merge(t, symbol[p], symbol[i], &result));
+    }
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < n; i = next[i]) symbol[count++] = symbol[i];
+    return count;
+}
+
+/* A character that is no piece: its bytes, or the unknown token (one for several in a row if FUSE_UNK). */
+static void tfm__tok_emit_unknown(tfm__tok_work *w, const uint8_t *p, uint32_t n, int *in_unknown) {
+    const tfm_tokenizer *t = w->t;
+    int spelled = (t->flags & TFM_TOK_BYTE_FALLBACK) != 0;
+    for (uint32_t i = 0; i < n && spelled; i++) spelled = tfm__tok_word(t, TFM_TOK_BYTE_IDS, p[i], 0) < t->n_ids;
+    for (uint32_t i = 0; i < n && spelled; i++) tfm__tok_emit(w, tfm__tok_word(t, TFM_TOK_BYTE_IDS, p[i], 0));
+    if (!spelled && t->unk != TFM__NONE && !(*in_unknown && t->flags & TFM_TOK_FUSE_UNK)) tfm__tok_emit(w, t->unk);
+    *in_unknown = !spelled;
+}
+
+static void tfm__bpe_word(tfm__tok_work *w, const uint8_t *word, uint32_t n) {
+    const tfm_tokenizer *t = w->t;
+    if (t->flags & TFM_TOK_WHOLE_WORDS) {
+        uint32_t id = tfm__tok_find(t, word, n);
+        if (id < t->n_ids && tfm__tok_flags(t, id) & TFM_TOK_PIECE_WHOLE) { tfm__tok_emit(w, id); return; }
+    }
+    uint32_t count = tfm__bpe_symbols(w, word, n);
+    count = count <= TFM__BPE_SHORT ? tfm__bpe_short(t, w->symbol, count) : tfm__bpe_long(w, count);
+    int in_unknown = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t id = w->symbol[i], at = id & ~TFM__UNKNOWN, len = 1;
+        if (id & TFM__UNKNOWN) {
+            if (!(t->flags & TFM_TOK_BYTE_LEVEL)) tfm__utf8_get(word + at, n - at, &len);
+            tfm__tok_emit_unknown(w, word + at, len, &in_unknown);
+        } else {
+            tfm__tok_emit(w, id);
+            in_unknown = 0;
+        }
+    }
+}
+
+/* Where no merge crosses from something else to a space, the words between may go one by one. */
+static void tfm__tok_model(tfm__tok_work *w, const uint8_t *text, uint32_t n) {
+    uint32_t begin = 0;
+    if (w->t->flags & TFM_TOK_CUT_SPACES) {
+        for (uint32_t i = 1; i < n; i++) {
+            if (text[i] != ' ' || text[i - 1] == ' ') continue;
+            tfm__bpe_word(w, text + begin, i - begin);
+            begin = i;
+        }
+    }
+    if (begin < n) tfm__bpe_word(w, text + begin, n - begin);
+}
+
+/* ---- encoding: operations on the text ---------------------------------------------------------------------------- */
+
+/* A growing text of bounded size. */
+typedef struct tfm__tok_out { uint8_t *data; size_t n, cap; int full; } tfm__tok_out;
+
+static void tfm__tok_put(tfm__tok_out *o, const uint8_t *p, size_t n) {
+    if (n > o->cap - o->n) { o->full = 1; return; }
+    if (n) memcpy(o->data + o->n, p, n);
+    o->n += n;
+}
+static void tfm__tok_put_char(tfm__tok_out *o, uint32_t c) {
+    uint8_t b[4];
+    size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
+    if (n == 1) b[0] = (uint8_t)c;
+    for (size_t i = n; n > 1 && i-- > 1; c >>= 6) b[i] = (uint8_t)(0x80 | (c & 63));
+    if (n > 1) b[0] = (uint8_t)((n == 2 ? 0xC0 : n == 3 ? 0xE0 : 0xF0) | c);
+    tfm__tok_put(o, b, n);
+}
+
+/* ---- normalisation form C (UAX 15) ------------------------------------------------------------------------------- */
+
+#ifdef TFM_NO_NFC
+static int tfm__nfc_stable(const uint8_t *text, uint32_t n) { (void)text; (void)n; return 1; }
+static void tfm__nfc(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, uint32_t n) { (void)w; tfm__tok_put(o, text, n); }
+#else
+/* Nothing below U+0300 ever changes. */
+static int tfm__nfc_stable(const uint8_t *text, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) if (text[i] >= 0xCC) return 0;
+    return 1;
+}
+
+static uint32_t tfm__combining_class(uint32_t c) {
+    uint32_t a = 0, b = (uint32_t)(sizeof tfm__combining / sizeof tfm__combining[0]);
+    if (c < tfm__combining[0] >> 8) return 0;
+    while (b - a > 1) {
+        uint32_t mid = a + (b - a) / 2;
+        if (tfm__combining[mid] >> 8 <= c) a = mid;
+        else b = mid;
+    }
+    return tfm__combining[a] & 255;
+}
+
+/* One step of decomposition: 1 or 2 parts, 0 if there is none. `width` words an entry, ordered by the first. */
+static int tfm__decompose_in(const uint32_t *table, uint32_t n, uint32_t width, uint32_t c, uint32_t *parts) {
+    uint32_t a = 0, b = n;
+    while (a < b) {
+        uint32_t mid = a + (b - a) / 2;
+        if (table[mid * width] < c) a = mid + 1;
+        else b = mid;
+    }
+    if (a == n || table[a * width] != c) return 0;
+    for (uint32_t k = 1; k < width; k++) parts[k - 1] = table[a * width + k];
+    return (int)width - 1;
+}
+static int tfm__decompose(uint32_t c, uint32_t *parts) {
+    if (c >= 0xAC00 && c < 0xAC00 + 11172) { /* Hangul: (leading, vowel) + trailing */
+        uint32_t s = c - 0xAC00;
+        parts[0] = s % 28 ? c - s % 28 : 0x1100 + s / 588;
+        parts[1] = s % 28 ? 0x11A7 + s % 28 : 0x1161 + s % 588 / 28;
+        return 2;
+    }
+    int n = tfm__decompose_in(tfm__pairs, (uint32_t)(sizeof tfm__pairs / 12), 3, c, parts);
+    return n ? n : tfm__decompose_in(tfm__singletons, (uint32_t)(sizeof tfm__singletons / 8), 2, c, parts);
+}
+
+/* The character that a and b compose to, or 0. */
+static uint32_t tfm__compose(uint32_t a, uint32_t b) {
+    if (a >= 0x1100 && a < 0x1113 && b >= 0x1161 && b < 0x1176) return 0xAC00 + (a - 0x1100) * 588 + (b - 0x1161) * 28;
+    if (a >= 0xAC00 && a < 0xAC00 + 11172 && (a - 0xAC00) % 28 == 0 && b > 0x11A7 && b < 0x11C3) return a + b - 0x11A7;
+    uint32_t low = 0, high = (uint32_t)(sizeof tfm__composing / 2), n = high;
+    while (low < high) {
+        uint32_t mid = low + (high - low) / 2;
+        const uint32_t *p = tfm__pairs + 3 * (size_t)tfm__composing[mid];
+        if (p[1] < a || (p[1] == a && p[2] < b)) low = mid + 1;
+        else high = mid;
+    }
+    if (low == n) return 0;
+    const uint32_t *p = tfm__pairs + 3 * (size_t)tfm__composing[low];
+    return p[1] == a && p[2] == b ? p[0] : 0;
+}
+
+/* Appends the full decomposition of c to a[0..n), its marks in canonical order among those before it. The classes
+   stand in the upper 8 bits. Returns the new n, or n if there is no room. */
+static size_t tfm__nfd_push(uint32_t *a, size_t n, size_t cap, uint32_t c) {
+    uint32_t parts[2], stack[8];
+    int top = 0;
+    stack[top++] = c;
+    while (top) {
+        c = stack[--top];
+        int k = tfm__decompose(c, parts);
+        if (k && top + k <= 8) {
+            while (k) stack[top++] = parts[--k];
+            continue;
+        }
+        uint32_t entry = c | tfm__combining_class(c) << 24;
+        size_t i = n;
+        if (n == cap) return n;
+        for (; entry >> 24 && i && a[i - 1] >> 24 > entry >> 24; i--) a[i] = a[i - 1];
+        a[i] = entry;
+        n++;
+    }
+    return n;
+}
+
+/* Composes a[0..n) in place. Returns the new length. */
+static size_t tfm__nfc_compose(uint32_t *a, size_t n) {
+    size_t out = 0, starter = SIZE_MAX;
+    uint32_t last = 0; /* class of the last one kept after the starter */
+    for (size_t i = 0; i < n; i++) {
+        uint32_t c = a[i] & 0xFFFFFF, k = a[i] >> 24, whole = 0;
+        if (starter != SIZE_MAX && (out == starter + 1 || (last < k && last))) whole = tfm__compose(a[starter], c);
+        if (whole) { a[starter] = whole; continue; }
+        if (!k) starter = out;
+        last = k;
+        a[out++] = c;
+    }
+    return out;
+}
+
+/* Runs of text that begin with a character nothing composes with are normalised one at a time. The working array is
+   that of the symbols, which are not in use yet. */
+static void tfm__nfc(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, uint32_t n) {
+    uint32_t i = 0, len, *a = w->rank;
+    size_t cap = w->symbol_cap, m = 0;
+    while (i < n) {
+        uint32_t begin = i;
+        while (i < n && text[i] < 0x80) i++; /* ASCII stays; its last character may be a base */
+        if (i < n && i > begin) i--;
+        tfm__tok_put(o, text + begin, i - begin);
+        m = 0;
+        begin = i;
+        while (i < n && (i == begin || text[i] >= 0x80)) {
+            size_t before = m;
+            m = tfm__nfd_push(a, m, cap, tfm__utf8_get(text + i, n - i, &len));
+            if (m == before) { w->damaged = 1; return; }
+            i += len;
+        }
+        m = tfm__nfc_compose(a, m);
+        for (size_t j = 0; j < m; j++) tfm__tok_put_char(o, a[j]);
+    }
+}
+#endif
+
+static void tfm__tok_replace(tfm__tok_out *o, const uint8_t *text, uint32_t n, const uint8_t *from, uint32_t n_from,
+                             const uint8_t *to, uint32_t n_to) {
+    uint32_t begin = 0, i = 0;
+    while (n_from <= n && i <= n - n_from) {
+        const uint8_t *hit = (const uint8_t *)memchr(text + i, from[0], n - n_from - i + 1);
+        if (!hit) break;
+        i = (uint32_t)(hit - text);
+        if (memcmp(hit, from, n_from) != 0) { i++; continue; }
+        tfm__tok_put(o, text + begin, i - begin);
+        tfm__tok_put(o, to, n_to);
+        begin = i += n_from;
+    }
+    tfm__tok_put(o, text + begin, n - begin);
+}
+
+/* Drops spaces at both ends and all but one of several between. */
+static void tfm__tok_squeeze(tfm__tok_out *o, const uint8_t *text, uint32_t n) {
+    while (n && text[n - 1] == ' ') n--;
+    for (uint32_t i = 0; i < n; i++) {
+        if (text[i] != ' ' || (o->n && o->data[o->n - 1] != ' ')) tfm__tok_put(o, text + i, 1);
+    }
+}
+
+/* Operation i, one that rewrites, from text into buffer; *n becomes the new length. Returns the text to go on with. */
+static const uint8_t *tfm__tok_rewrite(tfm__tok_work *w, uint32_t i, const uint8_t *text, uint32_t *n, int first,
+                                       uint8_t *buffer) {
+    const tfm_tokenizer *t = w->t;
+    const uint8_t *strings = t->base + t->table[TFM_TOK_STRINGS].at;
+    uint32_t a = tfm__tok_word(t, TFM_TOK_OPS, i, 1), b = tfm__tok_word(t, TFM_TOK_OPS, i, 2);
+    uint32_t c = tfm__tok_word(t, TFM_TOK_OPS, i, 3);
+    tfm__tok_out out;
+    out.data = buffer;
+    out.n = 0;
+    out.cap = w->text_cap;
+    out.full = 0;
+    switch (tfm__tok_word(t, TFM_TOK_OPS, i, 0)) {
+    case TFM_TOK_NFC:
+        if (tfm__nfc_stable(text, *n)) return text;
+        tfm__nfc(w, &out, text, *n);
+        break;
+    case TFM_TOK_REPLACE: tfm__tok_replace(&out, text, *n, strings + a, b & 0xFFFF, strings + c, b >> 16); break;
+    case TFM_TOK_SQUEEZE: tfm__tok_squeeze(&out, text, *n); break;
+    default: /* TFM_TOK_PREPEND */
+        if (!*n || (c == TFM_TOK_IF_FIRST_MISSING && !first)) return text;
+        if (c != TFM_TOK_ALWAYS && *n >= b && memcmp(text, strings + a, b) == 0) return text;
+        tfm__tok_put(&out, strings + a, b);
+        tfm__tok_put(&out, text, *n);
+        break;
+    }
+    if (out.full) { w->damaged = 1; out.n = 0; }
+    *n = (uint32_t)out.n;
+    return buffer;
+}
+
+static void tfm__tok_pre(tfm__tok_work *w, uint32_t i, const uint8_t *text, uint32_t n, int first);
+
+/* What a split does with the next stretch [begin, end) of its text, a match or what lies between. */
+typedef struct tfm__tok_split {
+    tfm__tok_work *w;
+    const uint8_t *text;
+    uint32_t op, behaviour, begin, end; /* [begin, end) waits: it may still grow */
+    int held, held_match, first;
+} tfm__tok_split;
+
+static void tfm__tok_split_flush(tfm__tok_split *s) {
+    if (s->held && s->end > s->begin) {
+        tfm__tok_pre(s->w, s->op + 1, s->text + s->begin, s->end - s->begin, s->first && s->begin == 0);
+    }
+    s->held = 0;
+}
+static void tfm__tok_split_add(tfm__tok_split *s, uint32_t begin, uint32_t end, int match) {
+    int joins = 0;
+    if (s->behaviour == TFM_TOK_WITH_PREVIOUS) joins = match && !s->held_match;
+    if (s->behaviour == TFM_TOK_WITH_NEXT) joins = !match && s->held_match;
+    if (s->behaviour == TFM_TOK_CONTIGUOUS) joins = match == s->held_match;
+    if (s->held && joins) {
+        s->end = end;
+    } else {
+        tfm__tok_split_flush(s);
+        s->held = !(match && s->behaviour == TFM_TOK_REMOVED);
+        s->begin = begin;
+        s->end = end;
+    }
+    s->held_match = match;
+}
+
+static void tfm__tok_split_text(tfm__tok_work *w, uint32_t i, const uint8_t *text, uint32_t n, int first) {
+    const tfm_tokenizer *t = w->t;
+    uint32_t pc = tfm__tok_word(t, TFM_TOK_OPS, i, 1), how = tfm__tok_word(t, TFM_TOK_OPS, i, 2), gap = 0, at = 0;
+    int invert = (how & TFM_TOK_INVERT) != 0;
+    tfm__tok_split s;
+    tfm__re r;
+    memset(&s, 0, sizeof s);
+    s.w = w;
+    s.text = text;
+    s.op = i;
+    s.behaviour = how & 255;
+    s.first = first;
+    memset(&r, 0, sizeof r);
+    r.t = t;
+    r.text = text;
+    r.n = n;
+    r.n_memo = tfm__tok_word(t, TFM_TOK_OPS, i, 3);
+    r.memo = w->memo[i];
+    while (at < n) {
+        uint32_t end = tfm__re_match(&r, pc, at), len;
+        if (end == TFM__NONE) {
+            tfm__utf8_get(text + at, n - at, &len);
+            at += len;
+            continue;
+        }
+        if (gap < at) tfm__tok_split_add(&s, gap, at, invert);
+        tfm__tok_split_add(&s, at, end, !invert);
+        gap = at = end;
+    }
+    if (gap < n) tfm__tok_split_add(&s, gap, n, invert);
+    tfm__tok_split_flush(&s);
+}
+
+/* The pre-tokenizer from operation i on, then the model. Recursion ends after TFM_TOK_MAX_OPS. */
+static void tfm__tok_pre(tfm__tok_work *w, uint32_t i, const uint8_t *text, uint32_t n, int first) {
+    while (i < tfm__tok_count(w->t, TFM_TOK_OPS)) {
+        if (tfm__tok_word(w->t, TFM_TOK_OPS, i, 0) == TFM_TOK_SPLIT) { tfm__tok_split_text(w, i, text, n, first); return; }
+        text = tfm__tok_rewrite(w, i, text, &n, first, w->changed[i]);
+        i++;
+    }
+    if (n) tfm__tok_model(w, text, n);
+}
+
+/* ---- encoding: added tokens -------------------------------------------------------------------------------------- */
+
+/* The longest added token that begins at p; its length in *len, or TFM__NONE. Control tokens only if wanted. */
+static uint32_t tfm__tok_added_at(const tfm_tokenizer *t, int root, const uint8_t *p, uint32_t n, int control, uint32_t *len) {
+    const int trie = root + 1;
+    uint32_t found = TFM__NONE, node = tfm__tok_word(t, root, p[0], 0), n_nodes = tfm__tok_count(t, trie) - 1;
+    for (uint32_t depth = 1; node && node < n_nodes; depth++) {
+        uint32_t added = tfm__tok_word(t, trie, node, 1) - 1;
+        if (added < tfm__tok_count(t, TFM_TOK_ADDED) &&
+            (control || !(tfm__tok_word(t, TFM_TOK_ADDED, added, 1) & TFM_TOK_CONTROL))) {
+            found = added;
+            *len = depth;
+        }
+        if (depth >= n || depth >= t->max_added) break;
+        uint32_t child = tfm__tok_word(t, trie, node, 0) & 0xFFFFFF, end = tfm__tok_word(t, trie, node + 1, 0) & 0xFFFFFF;
+        if (end > n_nodes) break;
+        while (child < end && tfm__tok_word(t, trie, child, 0) >> 24 != p[depth]) child++;
+        node = child < end ? child : 0;
+    }
+    return found;
+}
+
+/* The first added token in text[at, n): its place in *begin and *len. */
+static uint32_t tfm__tok_added_next(const tfm_tokenizer *t, int root, const uint8_t *text, uint32_t at, uint32_t n, int control,
+                                    uint32_t *begin, uint32_t *len) {
+    for (; at < n; at++) {
+        if (!tfm__tok_word(t, root, text[at], 0)) continue;
+        uint32_t added = tfm__tok_added_at(t, root, text + at, n - at, control, len);
+        if (added == TFM__NONE) continue;
+        *begin = at;
+        return added;
+    }
+    return TFM__NONE;
+}
+
+/* The same where the longest goes first wherever it stands: one that begins inside another and is longer wins, and the
+   text before it is looked at again on its own. */
+static uint32_t tfm__tok_added_longest(const tfm_tokenizer *t, int root, const uint8_t *text, uint32_t at, uint32_t n,
+                                       int control, uint32_t *begin, uint32_t *len) {
+    uint32_t limit = n;
+    for (;;) {
+        uint32_t added = tfm__tok_added_next(t, root, text, at, limit, control, begin, len), winner = added;
+        if (added == TFM__NONE && limit == n) return TFM__NONE;
+        if (added == TFM__NONE) { at = limit; limit = n; continue; }
+        uint32_t place = *begin, length = *len, other_len = 0;
+        for (uint32_t i = place + 1; i < place + length; i++) {
+            uint32_t other = tfm__tok_added_at(t, root, text + i, limit - i, control, &other_len);
+            if (other == TFM__NONE || other_len <= length) continue;
+            winner = other;
+            place = i;
+            length = other_len;
+        }
+        if (place == *begin) return winner;
+        limit = place;
+    }
+}
+
+static int tfm__tok_word_at(tfm__tok_work *w, const uint8_t *text, uint32_t n) { /* does text begin with a word character? */
+    tfm__re r;
+    memset(&r, 0, sizeof r);
+    r.t = w->t;
+    r.text = text;
+    r.n = n;
+    return w->t->word_class != TFM__NONE && tfm__re_one(&r, w->t->word_class, 0) != 0;
+}
+
+/* Whether the token at [begin, end) of text counts; widens it over the white space it takes with it. */
+static int tfm__tok_added_fits(tfm__tok_work *w, uint32_t flags, const uint8_t *text, uint32_t n, uint32_t done,
+                               uint32_t *begin, uint32_t *end) {
+    uint32_t len;
+    if (flags & TFM_TOK_CONTROL && !(w->flags & TFM_ENCODE_PARSE_SPECIAL)) return 0;
+    if (flags & TFM_TOK_SINGLE_WORD) {
+        uint32_t before = *begin ? tfm__utf8_back(text, *begin, 0) : 0;
+        if (*begin && tfm__tok_word_at(w, text + before, *begin - before)) return 0;
+        if (*end < n && tfm__tok_word_at(w, text + *end, n - *end)) return 0;
+    }
+    while (flags & TFM_TOK_LSTRIP && *begin > done) {
+        uint32_t before = tfm__utf8_back(text, *begin, done);
+        if (!tfm__is_space(tfm__utf8_get(text + before, *begin - before, &len))) break;
+        *begin = before;
+    }
+    while (flags & TFM_TOK_RSTRIP && *end < n && tfm__is_space(tfm__utf8_get(text + *end, n - *end, &len))) *end += len;
+    return 1;
+}
+
+/* Cuts text at the added tokens of a trie and hands what lies between to `rest`. */
+static void tfm__tok_cut(tfm__tok_work *w, int root, const uint8_t *text, uint32_t n, int first, tfm__tok_step *rest) {
+    const tfm_tokenizer *t = w->t;
+    int longest = (t->flags & TFM_TOK_LONGEST) != 0, control = !longest || w->flags & TFM_ENCODE_PARSE_SPECIAL;
+    uint32_t done = 0, at = 0, begin = 0, len = 0;
+    while (tfm__tok_count(t, root) && at < n) {
+        uint32_t added = longest ? tfm__tok_added_longest(t, root, text, at, n, control, &begin, &len)
+                                 : tfm__tok_added_next(t, root, text, at, n, control, &begin, &len);
+        if (added == TFM__NONE) break;
+        uint32_t end = begin + len;
+        at = end;
+        if (!tfm__tok_added_fits(w, tfm__tok_word(t, TFM_TOK_ADDED, added, 1), text, n, done, &begin, &end)) continue;
+        if (begin > done) rest(w, text + done, begin - done, first && done == 0);
+        tfm__tok_emit(w, tfm__tok_word(t, TFM_TOK_ADDED, added, 0));
+        done = end;
+    }
+    if (done < n) rest(w, text + done, n - done, first && done == 0);
+}
+
+static void tfm__tok_words(tfm__tok_work *w, const uint8_t *text, uint32_t n, int first) {
+    tfm__tok_pre(w, w->t->n_norm, text, n, first);
+}
+static void tfm__tok_normalise(tfm__tok_work *w, const uint8_t *text, uint32_t n, int first) {
+    for (uint32_t i = 0; i < w->t->n_norm; i++) {
+        text = tfm__tok_rewrite(w, i, text, &n, first, w->normal[text == w->normal[0]]);
+    }
+    tfm__tok_cut(w, TFM_TOK_ROOT_NORM, text, n, first, tfm__tok_words);
+}
+
+/* text as valid UTF-8: itself, or a copy in clean. */
+static const uint8_t *tfm__tok_clean(uint8_t *clean, const uint8_t *text, size_t n, size_t *n_clean) {
+    static const uint8_t mark[3] = {0xEF, 0xBF, 0xBD};
+    size_t good = 0, m;
+    int bad = 0;
+    while (good < n && !bad) {
+        uint32_t len = text[good] < 0x80 ? 1 : tfm__utf8_scan(text + good, n - good, &bad);
+        if (!bad) good += len;
+    }
+    *n_clean = n;
+    if (good == n) return text;
+    memcpy(clean, text, good);
+    m = good;
+    for (size_t i = good, len; i < n; i += len) {
+        len = tfm__utf8_scan(text + i, n - i, &bad);
+        memcpy(clean + m, bad ? mark : text + i, bad ? 3 : len);
+        m += bad ? 3 : len;
+    }
+    *n_clean = m;
+    return clean;
+}
+
+/* ---- encoding: the calls ----------------------------------------------------------------------------------------- */
+
+TFM_API size_t tfm_tokenizer_size(void) { return sizeof(tfm_tokenizer); }
+
+TFM_API tfm_result tfm_tokenizer_open(const void *section, size_t size, void *mem, size_t mem_bytes,
+                                      const tfm_tokenizer **out, tfm_error *err) {
+    *out = NULL;
+    if (!mem || mem_bytes < sizeof(tfm_tokenizer) || (size_t)mem % 8) {
+        return tfm__fail(err, TFM_ERR_MEMORY, "tfm_tokenizer_open: mem has %l bytes, needs %l, aligned to 8",
+                         (int64_t)mem_bytes, (int64_t)sizeof(tfm_tokenizer));
+    }
+    tfm_result code = tfm__tokenizer_open((tfm_tokenizer *)mem, (const uint8_t *)section, size, err);
+    if (code == TFM_OK) *out = (const tfm_tokenizer *)mem;
+    return code;
+}
+
+TFM_API int32_t tfm_vocab_size(const tfm_tokenizer *t) { return (int32_t)t->n_ids; }
+
+TFM_API const char *tfm_token_piece(const tfm_tokenizer *t, int32_t id, size_t *n) {
+    uint32_t len = 0;
+    const uint8_t *p = NULL;
+    if (tfm_token_flags(t, id) & TFM_TOKEN_PRESENT) p = tfm__tok_piece(t, (uint32_t)id, &len);
+    if (n) *n = len;
+    return (const char *)p;
+}
+
+TFM_API int32_t tfm_token_flags(const tfm_tokenizer *t, int32_t id) {
+    if (id < 0 || (uint32_t)id >= t->n_ids) return 0;
+    return (int32_t)(tfm__tok_flags(t, (uint32_t)id) &
+                     (TFM_TOKEN_SPECIAL | TFM_TOKEN_ADDED | TFM_TOKEN_BYTE | TFM_TOKEN_PRESENT));
+}
+
+TFM_API int32_t tfm_token_find(const tfm_tokenizer *t, const char *piece, size_t n) {
+    const uint8_t *p = (const uint8_t *)piece;
+    if (!n || n > 0x1000000) return TFM__NO_ID;
+    for (int root = TFM_TOK_ROOT_RAW; root <= TFM_TOK_ROOT_NORM; root += 2) {
+        uint32_t len = 0;
+        if (!tfm__tok_count(t, root)) continue;
+        uint32_t added = tfm__tok_added_at(t, root, p, (uint32_t)n, 1, &len);
+        uint32_t id = added == TFM__NONE ? TFM__NONE : tfm__tok_word(t, TFM_TOK_ADDED, added, 0);
+        if (len == n && id < t->n_ids) return (int32_t)id;
+    }
+    uint32_t id = tfm__tok_find(t, p, (uint32_t)n);
+    return id < t->n_ids ? (int32_t)id : TFM__NO_ID;
+}
+
+TFM_API int32_t tfm_token_prefix(const tfm_tokenizer *t, int32_t i) {
+    if (i < 0 || (uint32_t)i >= tfm__tok_count(t, TFM_TOK_PREFIX)) return TFM__NO_ID;
+    uint32_t id = tfm__tok_word(t, TFM_TOK_PREFIX, (uint32_t)i, 0);
+    return id < t->n_ids ? (int32_t)id : TFM__NO_ID;
+}
+
+/* Every byte may be an id, and every stretch between two added tokens grows by what is put before it. */
+TFM_API int64_t tfm_encode_max(const tfm_tokenizer *t, size_t n_bytes) {
+    if (n_bytes > (size_t)1 << 28) return -1;
+    return (int64_t)((uint64_t)n_bytes * t->grow_mul + ((uint64_t)n_bytes / 2 + 1) * t->grow_add +
+                     tfm__tok_count(t, TFM_TOK_PREFIX) + tfm__tok_count(t, TFM_TOK_SUFFIX));
+}
+
+TFM_API size_t tfm_encode_size(const tfm_tokenizer *t, size_t n_bytes) { return tfm__tok_carve(NULL, t, n_bytes, NULL); }
+
+TFM_API tfm_result tfm_encode(const tfm_tokenizer *t, const char *text, size_t n, int32_t flags, int32_t *ids,
+                              int64_t max_ids, int64_t *n_ids, void *scratch, size_t scratch_bytes, tfm_error *err) {
+    tfm__tok_work w;
+    size_t need = tfm_encode_size(t, n), n_clean;
+    *n_ids = 0;
+    if (flags & ~(TFM_ENCODE_NO_SPECIAL | TFM_ENCODE_PARSE_SPECIAL)) {
+        return tfm__fail(err, TFM_ERR_ARG, "tfm_encode: unknown flags %d", (int)flags);
+    }
+    if (!need) return tfm__fail(err, TFM_ERR_ARG, "tfm_encode: a text of %l bytes is too long", (int64_t)n);
+    if (!scratch || scratch_bytes < need || (size_t)scratch % 8) {
+        return tfm__fail(err, TFM_ERR_MEMORY, "tfm_encode: scratch has %l bytes, needs %l, aligned to 8",
+                         (int64_t)scratch_bytes, (int64_t)need);
+    }
+    memset(&w, 0, sizeof w);
+    tfm__tok_carve(&w, t, n, (uint8_t *)scratch);
+    w.flags = flags;
+    w.ids = ids;
+    w.max = ids ? max_ids : 0;
+    for (uint32_t i = 0; !(flags & TFM_ENCODE_NO_SPECIAL) && i < tfm__tok_count(t, TFM_TOK_PREFIX); i++) {
+        tfm__tok_emit(&w, tfm__tok_word(t, TFM_TOK_PREFIX, i, 0));
+    }
+    const uint8_t *clean = tfm__tok_clean(w.clean, (const uint8_t *)text, n, &n_clean);
+    tfm__tok_cut(&w, TFM_TOK_ROOT_RAW, clean, (uint32_t)n_clean, 1, tfm__tok_normalise);
+    for (uint32_t i = 0; !(flags & TFM_ENCODE_NO_SPECIAL) && i < tfm__tok_count(t, TFM_TOK_SUFFIX); i++) {
+        tfm__tok_emit(&w, tfm__tok_word(t, TFM_TOK_SUFFIX, i, 0));
+    }
+    *n_ids = w.n;
+    if (w.damaged) return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: its tables contradict each other");
+    if (w.n > w.max) {
+        return tfm__fail(err, TFM_ERR_MEMORY, "tfm_encode: the text has %l ids, there is room for %l", w.n, w.max);
+    }
+    return TFM_OK;
+}
+
+/* ---- decoding ---------------------------------------------------------------------------------------------------- */
+
+/* What a call prints; counts on past the end of the room. */
+typedef struct tfm__text_out { char *data; size_t n, cap; } tfm__text_out;
+
+static void tfm__decode_put(tfm_decoder *d, tfm__text_out *o, const uint8_t *p, size_t n) {
+    if (!d->started && n && p[0] == ' ' && d->tokenizer->flags & TFM_TOK_STRIP) { p++; n--; d->started = 1; }
+    if (n) d->started = 1;
+    for (size_t i = 0; i < n; i++, o->n++) if (o->n < o->cap) o->data[o->n] = (char)p[i];
+}
+
+/* The pending bytes will not become a character. */
+static void tfm__decode_drop(tfm_decoder *d, tfm__text_out *o) {
+    int marks = d->n_pending && !(d->tokenizer->flags & TFM_TOK_PER_BYTE) ? 1 : d->n_pending;
+    d->n_pending = 0;
+    while (marks-- > 0) tfm__decode_put(d, o, (const uint8_t *)"\xEF\xBF\xBD", 3);
+}
+
+static void tfm__decode_byte(tfm_decoder *d, tfm__text_out *o, uint8_t b) {
+    if (d->n_pending && !tfm__utf8_follows(d->pending, d->n_pending, b)) tfm__decode_drop(d, o);
+    d->pending[d->n_pending++] = b;
+    uint32_t need = tfm__utf8_need(d->pending[0]);
+    if (!need || d->bad_run) { tfm__decode_drop(d, o); return; }
+    if (d->n_pending < need) return;
+    d->n_pending = 0;
+    tfm__decode_put(d, o, d->pending, need);
+}
+
+static void tfm__decode_id(tfm_decoder *d, tfm__text_out *o, int32_t id) {
+    const tfm_tokenizer *t = d->tokenizer;
+    uint32_t n;
+    int32_t flags = tfm_token_flags(t, id);
+    if (!(flags & TFM_TOKEN_PRESENT) || (flags & TFM_TOKEN_SPECIAL && d->flags & TFM_DECODE_SKIP_SPECIAL)) return;
+    const uint8_t *p = tfm__tok_piece(t, (uint32_t)id, &n);
+    int bare = t->flags & TFM_TOK_FIRST_BARE && !d->first_done && !(tfm__tok_flags(t, (uint32_t)id) & TFM_TOK_PIECE_LITERAL);
+    d->first_done = 1;
+    if (t->flags & TFM_TOK_PER_BYTE && !(flags & TFM_TOKEN_BYTE)) tfm__decode_drop(d, o);
+    for (uint32_t i = 0; i < n; i++) if (!bare || p[i] != ' ') tfm__decode_byte(d, o, p[i]);
+}
+
+TFM_API void tfm_decode_init(tfm_decoder *d, const tfm_tokenizer *t, int32_t flags) {
+    memset(d, 0, sizeof *d);
+    d->tokenizer = t;
+    d->flags = flags;
+    d->started = d->first_done = (flags & TFM_DECODE_CONTINUATION) != 0;
+}
+
+TFM_API size_t tfm_decode(tfm_decoder *d, int32_t id, char *out, size_t cap) {
+    tfm_decoder before = *d;
+    tfm__text_out o;
+    o.data = out;
+    o.n = 0;
+    o.cap = out ? cap : 0;
+    tfm__decode_id(d, &o, id);
+    if (o.n > o.cap) *d = before;
+    return o.n;
+}
+
+TFM_API size_t tfm_decode_flush(tfm_decoder *d, char *out, size_t cap) {
+    tfm_decoder before = *d;
+    tfm__text_out o;
+    o.data = out;
+    o.n = 0;
+    o.cap = out ? cap : 0;
+    tfm__decode_drop(d, &o);
+    if (o.n > o.cap) *d = before;
+    return o.n;
+}
+
+TFM_API size_t tfm_decode_max(const tfm_tokenizer *t) { return 3 * ((size_t)t->max_piece + 4); }
+
+/* Whether the run of byte tokens that starts at ids[0] is no UTF-8; its length in *run. */
+static int tfm__decode_bad_run(const tfm_tokenizer *t, const int32_t *ids, int64_t n, int64_t *run) {
+    uint8_t pending[4];
+    uint32_t have = 0, len;
+    int bad = 0;
+    int64_t i = 0;
+    for (; i < n; i++) {
+        int32_t flags = tfm_token_flags(t, ids[i]);
+        if (!(flags & TFM_TOKEN_PRESENT)) continue;
+        if (!(flags & TFM_TOKEN_BYTE)) break;
+        const uint8_t *p = tfm__tok_piece(t, (uint32_t)ids[i], &len);
+        if (have && (!len || !tfm__utf8_follows(pending, have, p[0]))) bad = 1;
+        if (!len || bad) continue;
+        pending[have++] = p[0];
+        if (!tfm__utf8_need(pending[0])) bad = 1;
+        else if (have == tfm__utf8_need(pending[0])) have = 0;
+    }
+    *run = i;
+    return bad || have;
+}
+
+TFM_API size_t tfm_decode_text(const tfm_tokenizer *t, const int32_t *ids, int64_t n, int32_t flags, char *out, size_t cap) {
+    tfm_decoder d;
+    tfm__text_out o;
+    int64_t run_end = 0;
+    o.data = out;
+    o.n = 0;
+    o.cap = out ? cap : 0;
+    tfm_decode_init(&d, t, flags);
+    for (int64_t i = 0; i < n; i++) {
+        if (t->flags & TFM_TOK_BYTE_RUNS && i >= run_end && tfm_token_flags(t, ids[i]) & TFM_TOKEN_BYTE) {
+            int64_t run;
+            d.bad_run = (uint8_t)tfm__decode_bad_run(t, ids + i, n - i, &run);
+            run_end = i + run;
+        }
+        if (i >= run_end) d.bad_run = 0;
+        tfm__decode_id(&d, &o, ids[i]);
+    }
+    tfm__decode_drop(&d, &o);
+    return o.n;
+}
+#endif /* TFM_NO_TEXT */
+/* ====================================================================================================================
+   [B11] SAMPLER: from logits to one id
+   The same logits, settings and seed give the same id on every platform, so everything behind the logits is exact:
+   a probability is an integer weight, exp((l - l_max) / temp) in units of 2^-37, made with integer arithmetic. Sums of
+   weights do not depend on the order, the largest weight is exactly 2^37, and the draw is an integer below the sum,
+   so it always ends at a token whose weight is not 0. The few floating-point steps are single operations or exact
+   products, which a fused multiply-add cannot change.
+
+   Memory: tfm_sampler, then logit [n_vocab] (a copy, penalties applied), cand [n_vocab] (the ids that are still in the
+   race), weight [n_vocab] (by id). Each step narrows cand and returns how many ids are left in it.
+   ================================================================================================================= */
+
+#define TFM__WEIGHT_ONE ((uint64_t)1 << 37)
+#define TFM__SAMPLER_MAX_VOCAB ((int32_t)1 << 26) /* 2^26 weights of at most 2^37 sum to 2^63 */
+#define TFM__SAMPLER_HEAD 128                     /* bytes before logit[] */
+
+struct tfm_sampler {
+    uint64_t rng[4];
+    int64_t repeat_last_n;
+    int32_t n_vocab, top_k;
+    float temp, top_p, min_p;
+    float repeat_penalty, presence_penalty, frequency_penalty;
+};
+
+/* The three arrays; views into the sampler's memory. */
+typedef struct tfm__race { float *logit; int32_t *cand; uint64_t *weight; int32_t n_vocab; } tfm__race;
+
+static tfm__race tfm__sampler_race(tfm_sampler *s) {
+    size_t row = tfm__align64((size_t)s->n_vocab * 4);
+    char *base = (char *)s + TFM__SAMPLER_HEAD;
+    tfm__race r;
+    r.logit = (float *)(void *)base;
+    r.cand = (int32_t *)(void *)(base + row);
+    r.weight = (uint64_t *)(void *)(base + 2 * row);
+    r.n_vocab = s->n_vocab;
+    return r;
+}
+
+/* xoshiro256** (Blackman and Vigna, arXiv:1805.01407), its state filled by splitmix64, whose output is never all zero
+   for four steps in a row: every seed is good. */
+static uint64_t tfm__splitmix(uint64_t *x) {
+    uint64_t z = (*x += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+}
+static uint64_t tfm__rotate(uint64_t x, int n) { return (x << n) | (x >> (64 - n)); }
+
+static uint64_t tfm__random(uint64_t rng[4]) {
+    uint64_t out = tfm__rotate(rng[1] * 5, 7) * 9, t = rng[1] << 17;
+    rng[2] ^= rng[0];
+    rng[3] ^= rng[1];
+    rng[1] ^= rng[2];
+    rng[0] ^= rng[3];
+    rng[2] ^= t;
+    rng[3] = tfm__rotate(rng[3], 45);
+    return out;
+}
+
+/* floor(x * n / 2^64): an integer in [0, n) from 64 random bits. */
+static uint64_t tfm__random_below(uint64_t x, uint64_t n) {
+    uint64_t xl = x & 0xffffffffu, xh = x >> 32, nl = n & 0xffffffffu, nh = n >> 32;
+    uint64_t mid = xh * nl + (xl * nl >> 32), mid2 = xl * nh + (mid & 0xffffffffu);
+    return xh * nh + (mid >> 32) + (mid2 >> 32);
+}
+
+/* exp(-x) in units of 2^-37 for x >= 0, relative error below 2^-29 (and truncation to the unit). With x * log2(e) =
+   n + f in steps of 2^-32: 2^-f = sum (-ln 2)^k / k! * f^k, alternating, hence the nested form
+   c0 - f (c1 - f (c2 - ...)), shifted right by n. */
+static uint64_t tfm__exp_weight(double x) {
+    static const uint64_t c[12] = { /* (ln 2)^k / k! in units of 2^-32 */
+        4294967296u, 2977044472u, 1031764991u, 238388332u, 41309550u, 5726720u, 661577u, 65510u, 5676u, 437u, 30u, 2u
+    };
+    if (!(x < 26.5)) return 0; /* exp(-26.5) < 2^-38; also x = infinity */
+    uint64_t y = (uint64_t)(x * 6196328018.719481); /* 2^32 / ln 2 */
+    uint64_t f = y & 0xffffffffu, r = c[11];
+    for (int k = 10; k >= 0; k--) r = c[k] - (f * r >> 32);
+    return r << 5 >> (y >> 32);
+}
+
+/* Copies the logits; 0 if one is NaN. The test reads the bits: it holds under -ffast-math too. */
+static int tfm__copy_logits(float *out, const float *logits, int32_t n) {
+    uint32_t bad = 0;
+    memcpy(out, logits, (size_t)n * 4);
+    for (int32_t i = 0; i < n; i++) {
+        uint32_t bits;
+        memcpy(&bits, &out[i], 4);
+        bad |= (uint32_t)((bits & 0x7fffffffu) > 0x7f800000u);
+    }
+    return !bad;
+}
+
+/* Each distinct token of the history once: l > 0 ? l / r : l * r, then l -= presence + frequency * count. weight[]
+   serves as the counter. A float times a count is exact in double, so no compiler can round it differently. */
+static void tfm__penalise(const tfm_sampler *s, tfm__race r, const int32_t *history, int64_t n) {
+    for (int64_t i = 0; i < n; i++) r.weight[history[i]] = 0;
+    for (int64_t i = 0; i < n; i++) r.weight[history[i]]++;
+    for (int64_t i = 0; i < n; i++) {
+        int32_t id = history[i];
+        uint64_t count = r.weight[id];
+        if (!count) continue; /* done at an earlier occurrence */
+        r.weight[id] = 0;
+        float l = r.logit[id];
+        if (s->repeat_penalty > 0) l = l > 0 ? l / s->repeat_penalty : l * s->repeat_penalty;
+        double lowered = (double)l - (double)s->frequency_penalty * (double)count;
+        r.logit[id] = (float)(lowered - (double)s->presence_penalty);
+    }
+}
+
+TFM_API int32_t tfm_argmax(const float *x, int32_t n) {
+    int32_t best = 0;
+    for (int32_t i = 1; i < n; i++) if (x[i] > x[best]) best = i;
+    return best;
+}
+
+/* Whether id a comes after id b in the order of descending logits, ties by ascending id. */
+static int tfm__after(const float *logit, int32_t a, int32_t b) {
+    return logit[a] < logit[b] || (logit[a] == logit[b] && a > b);
+}
+
+/* Heap whose root is the last in that order: moves the id at `i` down to its place. */
+static void tfm__sift_down(const float *logit, int32_t *heap, int32_t n, int32_t i) {
+    int32_t id = heap[i];
+    for (;;) {
+        int32_t child = 2 * i + 1;
+        if (child >= n) break;
+        if (child + 1 < n && tfm__after(logit, heap[child + 1], heap[child])) child++;
+        if (!tfm__after(logit, heap[child], id)) break;
+        heap[i] = heap[child];
+        i = child;
+    }
+    heap[i] = id;
+}
+
+/* cand = the k ids of the largest logits in descending order, ties by id: one pass with a heap of the k best so far,
+   whose root is the one to beat. */
+static int32_t tfm__select_top(tfm__race r, int32_t k) {
+    if (k > r.n_vocab) k = r.n_vocab;
+    for (int32_t i = 0; i < k; i++) r.cand[i] = i;
+    for (int32_t i = k / 2; i-- > 0;) tfm__sift_down(r.logit, r.cand, k, i);
+    float floor = r.logit[r.cand[0]];
+    for (int32_t id = k; id < r.n_vocab; id++) {
+        if (!(r.logit[id] > floor)) continue; /* equal ones lose to the lower ids before them */
+        r.cand[0] = id;
+        tfm__sift_down(r.logit, r.cand, k, 0);
+        floor = r.logit[r.cand[0]];
+    }
+    for (int32_t n = k - 1; n > 0; n--) {
+        int32_t last = r.cand[0];
+        r.cand[0] = r.cand[n];
+        r.cand[n] = last;
+        tfm__sift_down(r.logit, r.cand, n, 0);
+    }
+    return k;
+}
+
+/* weight[] of the candidates; returns their sum. Temperature keeps the order, so it may come after the selection.
+   The largest weighs 2^37 even where it is +infinity. */
+static uint64_t tfm__weigh(tfm__race r, int32_t n, float max, float temp) {
+    uint64_t sum = 0;
+    for (int32_t i = 0; i < n; i++) {
+        float l = r.logit[r.cand[i]];
+        double below = l == max ? 0.0 : (double)max - (double)l;
+        uint64_t w = tfm__exp_weight(below / (double)temp);
+        r.weight[r.cand[i]] = w;
+        sum += w;
+    }
+    return sum;
+}
+
+/* Keeps the most likely candidates until their sum reaches p * total; the one that crosses stays. Candidates that no
+   top-k has sorted are sorted from the top only as far as needed. */
+static int32_t tfm__keep_top_p(tfm__race r, int32_t n, int sorted, uint64_t total, float p) {
+    double enough = (double)p * (double)total;
+    for (int32_t k = sorted ? n : 256;; k = k < n / 16 ? k * 16 : n) {
+        if (!sorted) k = tfm__select_top(r, k);
+        uint64_t sum = 0;
+        for (int32_t i = 0; i < k; i++) {
+            sum += r.weight[r.cand[i]];
+            if ((double)sum >= enough) return i + 1;
+        }
+        if (k >= n) return n;
+    }
+}
+
+/* Keeps p >= min_p * p_max; the largest weight is 2^37, so the comparison is exact. */
+static int32_t tfm__keep_min_p(tfm__race r, int32_t n, float min_p) {
+    double least = (double)min_p * (double)TFM__WEIGHT_ONE;
+    int32_t kept = 0;
+    for (int32_t i = 0; i < n; i++)
+        if ((double)r.weight[r.cand[i]] >= least) r.cand[kept++] = r.cand[i];
+    return kept;
+}
+
+static int32_t tfm__draw(tfm__race r, int32_t n, uint64_t random) {
+    uint64_t sum = 0;
+    for (int32_t i = 0; i < n; i++) sum += r.weight[r.cand[i]];
+    uint64_t left = tfm__random_below(random, sum);
+    int32_t i = 0;
+    while (left >= r.weight[r.cand[i]]) left -= r.weight[r.cand[i++]];
+    return r.cand[i];
+}
+
+/* Penalised logits -> id. */
+static int32_t tfm__sample_race(tfm_sampler *s, tfm__race r, float max) {
+    int32_t n = r.n_vocab;
+    int sorted = s->top_k > 0 && s->top_k < n;
+    if (sorted) n = tfm__select_top(r, s->top_k);
+    else for (int32_t i = 0; i < n; i++) r.cand[i] = i;
+    uint64_t total = tfm__weigh(r, n, max, s->temp);
+    if (s->top_p > 0 && s->top_p < 1) n = tfm__keep_top_p(r, n, sorted, total, s->top_p);
+    if (s->min_p > 0) n = tfm__keep_min_p(r, n, s->min_p);
+    return tfm__draw(r, n, tfm__random(s->rng));
+}
+
+TFM_API tfm_result tfm_sample(tfm_sampler *s, const float *logits, const int32_t *history, int64_t n_history, int32_t *id,
+                              tfm_error *err) {
+    if (!s || !logits || !id) return tfm__fail(err, TFM_ERR_ARG, "tfm_sample: a pointer is NULL");
+    if (n_history < 0 || (n_history > 0 && !history)) return tfm__fail(err, TFM_ERR_ARG, "tfm_sample: bad n_history");
+    tfm__race r = tfm__sampler_race(s);
+    if (!tfm__copy_logits(r.logit, logits, s->n_vocab)) return tfm__fail(err, TFM_ERR_NUMERIC, "tfm_sample: a logit is NaN");
+    int penalties = s->repeat_penalty > 0 || s->presence_penalty != 0 || s->frequency_penalty != 0;
+    if (penalties) {
+        int64_t first = s->repeat_last_n && s->repeat_last_n < n_history ? n_history - s->repeat_last_n : 0;
+        for (int64_t i = first; i < n_history; i++)
+            if (history[i] < 0 || history[i] >= s->n_vocab)
+                return tfm__fail(err, TFM_ERR_ARG, "tfm_sample: history[%l] = %d is no token", i, (int)history[i]);
+        tfm__penalise(s, r, history + first, n_history - first);
+    }
+    int32_t best = tfm_argmax(r.logit, s->n_vocab);
+    float max = r.logit[best];
+    if (!(max >= -3.4028234e38f)) return tfm__fail(err, TFM_ERR_NUMERIC, "tfm_sample: all logits are -infinity");
+    *id = s->temp > 0 ? tfm__sample_race(s, r, max) : best;
+    return TFM_OK;
+}
+
+TFM_API tfm_result tfm_sampler_size(int32_t n_vocab, size_t *bytes) {
+    if (n_vocab < 1 || n_vocab > TFM__SAMPLER_MAX_VOCAB || !bytes) return TFM_ERR_ARG;
+    size_t n = (size_t)n_vocab;
+    *bytes = TFM__SAMPLER_HEAD + 2 * tfm__align64(4 * n) + tfm__align64(8 * n);
+    return TFM_OK;
+}
+
+/* A setting that is a finite number in [low, high]. */
+static int tfm__within(float x, float low, float high) { return x >= low && x <= high; }
+
+static tfm_result tfm__sampler_check(const tfm_sampler_config *c, tfm_error *err) {
+    const float big = 3.0e38f;
+    const char *bad = NULL;
+    if (!tfm__within(c->temp, 0, big)) bad = "temp";
+    if (c->top_k < 0) bad = "top_k";
+    if (!tfm__within(c->top_p, 0, big)) bad = "top_p";
+    if (!tfm__within(c->min_p, 0, 1)) bad = "min_p";
+    if (!tfm__within(c->repeat_penalty, 0, big)) bad = "repeat_penalty";
+    if (!tfm__within(c->presence_penalty, -big, big)) bad = "presence_penalty";
+    if (!tfm__within(c->frequency_penalty, -big, big)) bad = "frequency_penalty";
+    if (c->repeat_last_n < 0) bad = "repeat_last_n";
+    return bad ? tfm__fail(err, TFM_ERR_ARG, "tfm_sampler_config: %s is out of range", bad) : TFM_OK;
+}
+
+TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_vocab, void *mem, size_t bytes,
+                                    tfm_sampler **out, tfm_error *err) {
+    size_t need;
+    if (!cfg || !out) return tfm__fail(err, TFM_ERR_ARG, "tfm_sampler_init: a pointer is NULL");
+    if (cfg->size != sizeof *cfg) return tfm__fail(err, TFM_ERR_ARG, "tfm_sampler_config: size must be its sizeof");
+    if (tfm_sampler_size(n_vocab, &need)) return tfm__fail(err, TFM_ERR_ARG, "tfm_sampler_init: n_vocab is out of range");
+    if (tfm__sampler_check(cfg, err)) return TFM_ERR_ARG;
+    if (!mem || bytes < need || ((uintptr_t)mem & 63) != 0)
+        return tfm__fail(err, TFM_ERR_MEMORY, "tfm_sampler_init: needs %l bytes aligned to 64", (int64_t)need);
+    tfm_sampler *s = (tfm_sampler *)mem;
+    memset(s, 0, TFM__SAMPLER_HEAD);
+    s->n_vocab = n_vocab;
+    s->top_k = cfg->top_k;
+    s->repeat_last_n = cfg->repeat_last_n;
+    s->temp = cfg->temp;
+    s->top_p = cfg->top_p;
+    s->min_p = cfg->min_p;
+    s->repeat_penalty = cfg->repeat_penalty == 1 ? 0 : cfg->repeat_penalty; /* 0 = off from here on */
+    s->presence_penalty = cfg->presence_penalty;
+    s->frequency_penalty = cfg->frequency_penalty;
+    uint64_t seed = cfg->seed;
+    for (int i = 0; i < 4; i++) s->rng[i] = tfm__splitmix(&seed);
+    *out = s;
+    return TFM_OK;
+}
+
+
+/* ====================================================================================================================
+   [B11] INSTRUCTION SETS: one pass over [C] each, and the choice among them
+   This file includes itself once per instruction set with TFM__PASS set; only [C] is then seen, and its macro FN(name)
+   gives every function of the pass its own name. To add one: a row here, a block of primitives in [C].
+   ================================================================================================================= */
+
+#ifndef TFM_SELF
+#define TFM_SELF "tfm.h" /* define it if the file was renamed */
+#endif
+
+#define TFM__PASS_SCALAR 1
+#define TFM__PASS_AVX2 2
+#define TFM__PASS_AVX512 3
+
+#if !defined(TFM_NO_SIMD) && !defined(__TINYC__) && (defined(__x86_64__) || defined(_M_X64))
+#if !defined(TFM_NO_AVX2)
+#define TFM__HAS_AVX2 1
+#endif
+#if !defined(TFM_NO_AVX512)
+#define TFM__HAS_AVX512 1
+#endif
+#endif
+
+#if defined(TFM__HAS_AVX2) || defined(TFM__HAS_AVX512)
+#include <immintrin.h> /* before any region: the intrinsics carry their own targets */
+#if defined(_MSC_VER)
+#include <intrin.h>
+#else
+#include <cpuid.h>
+#endif
+#endif
+
+/* What a matmul kernel of one format takes; see [C]. */
+typedef void (*tfm__strips_fn)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1);
+
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT OFF
+#elif defined(__GNUC__) && !defined(__TINYC__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+#endif
+#define TFM__PASS TFM__PASS_SCALAR
+#include TFM_SELF
+#undef TFM__PASS
+#if defined(__GNUC__) && !defined(__clang__) && !defined(__TINYC__)
+#pragma GCC pop_options
+#endif
+
+#ifdef TFM__HAS_AVX2
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c"))), apply_to = function)
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c")
+#pragma GCC optimize("fp-contract=off")
+#endif
+#define TFM__PASS TFM__PASS_AVX2
+#include TFM_SELF
+#undef TFM__PASS
+#if defined(__clang__)
+#pragma clang attribute pop
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+#endif
+
+#ifdef TFM__HAS_AVX512
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"))), apply_to = function)
+#elif defined(__GNUC__)
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")
+#pragma GCC optimize("fp-contract=off")
+#endif
+#define TFM__PASS TFM__PASS_AVX512
+#include TFM_SELF
+#undef TFM__PASS
+#if defined(__clang__)
+#pragma clang attribute pop
+#elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+#endif
+
+/* --- what this CPU and its operating system can run --------------------------------------------------------------- */
+
+#if defined(TFM__HAS_AVX2) || defined(TFM__HAS_AVX512)
+static void tfm__cpuid(uint32_t leaf, uint32_t r[4]) {
+#if defined(_MSC_VER)
+    int v[4];
+    __cpuidex(v, (int)leaf, 0);
+    for (int i = 0; i < 4; i++) r[i] = (uint32_t)v[i];
+#else
+    __cpuid_count(leaf, 0, r[0], r[1], r[2], r[3]);
+#endif
+}
+
+/* Which register states the operating system saves: bits 1, 2 SSE and AVX, 5..7 AVX-512. */
+static uint32_t tfm__xcr0(void) {
+#if defined(_MSC_VER)
+    return (uint32_t)_xgetbv(0);
+#else
+    uint32_t low, high;
+    __asm__ volatile(".byte 0x0f, 0x01, 0xd0" : "=a"(low), "=d"(high) : "c"(0)); /* xgetbv */
+    return low;
+#endif
+}
+
+/* The widest of the x86 passes that can run. */
+static int32_t tfm__cpu_isa(void) {
+    uint32_t r[4];
+    const uint32_t need1 = 1u << 12 | 1u << 27 | 1u << 28 | 1u << 29; /* FMA, OSXSAVE, AVX, F16C */
+    const uint32_t need7 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* AVX-512 F, DQ, BW, VL */
+    tfm__cpuid(0, r);
+    if (r[0] < 7) return TFM_ISA_SCALAR;
+    tfm__cpuid(1, r);
+    if ((r[2] & need1) != need1) return TFM_ISA_SCALAR;
+    const uint32_t saved = tfm__xcr0();
+    tfm__cpuid(7, r);
+    if (!(r[1] & 1u << 5) || (saved & 6) != 6) return TFM_ISA_SCALAR;
+    return (r[1] & need7) == need7 && (r[2] & 1u << 11) && (saved & 0xe6) == 0xe6 ? TFM_ISA_AVX512 : TFM_ISA_AVX2;
+}
+#else
+static int32_t tfm__cpu_isa(void) { return TFM_ISA_SCALAR; }
+#endif
+
+/* The passes of this build, narrowest first; a CPU that runs one runs those before it. */
+static const tfm_kernels *const tfm__passes[] = {
+    &tfm__kernels_scalar,
+#ifdef TFM__HAS_AVX2
+    &tfm__kernels_avx2,
+#endif
+#ifdef TFM__HAS_AVX512
+    &tfm__kernels_avx512,
+#endif
+};
+enum { TFM__N_PASSES = (int)(sizeof tfm__passes / sizeof tfm__passes[0]) };
+
+TFM_API const tfm_kernels *tfm_kernels_for(int32_t isa) {
+    const int32_t limit = tfm__cpu_isa();
+    for (int i = TFM__N_PASSES - 1; i >= 0; i--) {
+        if (tfm__passes[i]->isa <= limit && (isa == TFM_ISA_AUTO || isa == tfm__passes[i]->isa)) return tfm__passes[i];
+    }
+    return NULL;
+}
+
+TFM_API int32_t tfm_isa_list(int i) { return i >= 0 && i < TFM__N_PASSES ? tfm__passes[i]->isa : 0; }
+
+TFM_API const char *tfm_isa_name(int32_t isa) {
+    static const char *const names[] = { "auto", "scalar", "avx2", "avx512" };
+    return isa >= 0 && isa < (int32_t)(sizeof names / sizeof names[0]) ? names[isa] : NULL;
+}
+
+/* --- the plain functions: the pass that the compiler's flags allow ------------------------------------------------ */
+
+#if defined(TFM__HAS_AVX512) && defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && \
+    defined(__AVX512DQ__) && defined(__AVX512VNNI__)
+#define TFM__PLAIN tfm__kernels_avx512
+#elif defined(TFM__HAS_AVX2) && defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
+#define TFM__PLAIN tfm__kernels_avx2
+#else
+#define TFM__PLAIN tfm__kernels_scalar
+#endif
+
+TFM_API void tfm_rmsnorm(float *out, const float *x, const float *w, float offset, float eps, int64_t n) {
+    TFM__PLAIN.rmsnorm(out, x, w, offset, eps, n);
+}
+TFM_API void tfm_layernorm(float *out, const float *x, const float *w, const float *b, float offset, float eps, int64_t n) {
+    TFM__PLAIN.layernorm(out, x, w, b, offset, eps, n);
+}
+TFM_API void tfm_softmax(float *x, int64_t n) { TFM__PLAIN.softmax(x, n); }
+TFM_API float tfm_logsumexp(const float *x, int64_t n) { return TFM__PLAIN.logsumexp(x, n); }
+TFM_API void tfm_softcap(float *x, float cap, int64_t n) { TFM__PLAIN.softcap(x, cap, n); }
+TFM_API void tfm_activate(float *x, int32_t act, int64_t n) { TFM__PLAIN.activate(x, act, n); }
+TFM_API void tfm_glu(float *out, const float *gate, const float *up, int32_t act, int64_t n) {
+    TFM__PLAIN.glu(out, gate, up, act, n);
+}
+TFM_API void tfm_swiglu(float *out, const float *gate, const float *up, int64_t n) {
+    TFM__PLAIN.glu(out, gate, up, TFM_ACT_SILU, n);
+}
+TFM_API void tfm_rope(float *x, const float *c, const float *s, int32_t style, int32_t dims, int64_t head_dim, int64_t n_heads) {
+    TFM__PLAIN.rope(x, c, s, style, dims, head_dim, n_heads);
+}
+TFM_API void tfm_quantize_rows(void *out, const float *x, int64_t n_rows, int64_t cols) {
+    for (int64_t r = 0; r < n_rows; r++) {
+        TFM__PLAIN.quantize_row((uint8_t *)out + (size_t)r * tfm_q8_row_bytes(cols), x + r * cols, cols);
+    }
+}
+TFM_API void tfm_embed(float *out, const tfm_tensor *w, int64_t row, float scale) { TFM__PLAIN.embed(out, w, row, scale); }
+TFM_API void tfm_matmul(const tfm_matmul_args *a, int64_t strip0, int64_t strip1) { TFM__PLAIN.matmul(a, strip0, strip1); }
+TFM_API void tfm_attention(const tfm_attention_args *a, int64_t item0, int64_t item1) {
+    TFM__PLAIN.attention(a, item0, item1);
+}
+
+/* --- RoPE frequencies: in float32 where the references compute in float32 ----------------------------------------- */
+
+/* theta^(2i/dims), the period of pair i over 2 pi, before any scaling */
+static float tfm__rope_period(double theta, int i, int dims) {
+    const float exponent = (float)(2 * i) / (float)dims;
+    return (float)pow(theta, (double)exponent);
+}
+
+/* YaRN, arXiv:2309.00071: pairs that turn more than `high` times in the trained length are kept, fewer than `low`: divided. */
+static void tfm__rope_yarn(const tfm_rope_params *p, double theta, float *inv_freq) {
+    const double turns[2] = { p->high > 0 ? (double)p->high : 32.0, p->low > 0 ? (double)p->low : 1.0 };
+    double bound[2];
+    for (int i = 0; i < 2; i++) {
+        bound[i] = p->dims * log(p->ctx_orig / (turns[i] * 6.283185307179586)) / (2 * log(theta));
+        if (!p->no_truncate) bound[i] = i ? ceil(bound[i]) : floor(bound[i]);
+    }
+    if (bound[0] < 0) bound[0] = 0;
+    if (bound[1] > p->dims - 1) bound[1] = p->dims - 1;
+    if (bound[0] == bound[1]) bound[1] += 0.001;
+    for (int i = 0; i < p->dims / 2; i++) {
+        const float period = tfm__rope_period(theta, i, p->dims);
+        float ramp = ((float)i - (float)bound[0]) / (float)(bound[1] - bound[0]);
+        ramp = ramp < 0 ? 0.0f : ramp > 1 ? 1.0f : ramp;
+        const float keep = 1.0f - ramp;
+        inv_freq[i] = 1.0f / (p->factor * period) * (1.0f - keep) + 1.0f / period * keep;
+    }
+}
+
+/* Long wavelengths divided by factor, short ones kept, those between blended. */
+static void tfm__rope_bands(const tfm_rope_params *p, float *inv_freq) {
+    const float low = (float)((double)p->ctx_orig / (double)p->low), high = (float)((double)p->ctx_orig / (double)p->high);
+    for (int i = 0; i < p->dims / 2; i++) {
+        const float f = inv_freq[i], wavelength = 6.2831853071795864f / f;
+        const float smooth = ((float)p->ctx_orig / wavelength - p->low) / (float)((double)p->high - (double)p->low);
+        if (wavelength > low) inv_freq[i] = f / p->factor;
+        else if (!(wavelength < high)) inv_freq[i] = (1.0f - smooth) * f / p->factor + smooth * f;
+    }
+}
+
+static float tfm__rope_mscale(const tfm_rope_params *p) {
+    const double s = (double)p->factor;
+    if (p->scaling != TFM_ROPE_YARN && p->scaling != TFM_ROPE_LONG) return 1.0f;
+    if (p->attn_factor != 0) return p->attn_factor;
+    if (p->scaling == TFM_ROPE_LONG) return (float)(s <= 1 ? 1.0 : sqrt(1 + log(s) / log((double)p->ctx_orig)));
+    if (s <= 1) return 1.0f;
+    if (p->mscale != 0 && p->mscale_all != 0) {
+        return (float)((0.1 * (double)p->mscale * log(s) + 1.0) / (0.1 * (double)p->mscale_all * log(s) + 1.0));
+    }
+    return (float)(0.1 * log(s) + 1.0);
+}
+
+TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *inv_freq, float *mscale) {
+    const int pairs = p->dims / 2;
+    const float *factors = p->factors;
+    double theta = (double)p->theta;
+    if (p->scaling == TFM_ROPE_DYNAMIC) {
+        const double factor = (double)p->factor, max = (double)p->ctx_max, len = rope_len > p->ctx_max ? (double)rope_len : max;
+        theta *= pow(factor * len / max - (factor - 1), (double)p->dims / (p->dims - 2));
+    }
+    if (p->scaling == TFM_ROPE_LONG && p->factors_long && rope_len > p->ctx_orig) factors = p->factors_long;
+    for (int i = 0; i < pairs; i++) {
+        const float period = tfm__rope_period(theta, i, p->dims);
+        inv_freq[i] = factors && p->scaling == TFM_ROPE_LONG ? 1.0f / (factors[i] * period) : 1.0f / period;
+        if (p->scaling == TFM_ROPE_LINEAR) inv_freq[i] /= p->factor;
+        if (p->scaling == TFM_ROPE_FACTORS && factors) inv_freq[i] /= factors[i];
+    }
+    if (p->scaling == TFM_ROPE_YARN) tfm__rope_yarn(p, theta, inv_freq);
+    if (p->scaling == TFM_ROPE_BANDS) tfm__rope_bands(p, inv_freq);
+    *mscale = tfm__rope_mscale(p);
+}
+
+#if defined(__clang__)
+#pragma STDC FP_CONTRACT DEFAULT
+#elif defined(__GNUC__) && !defined(__TINYC__)
+#pragma GCC pop_options
+#endif
+#endif /* TFM_IMPLEMENTATION */
+
+#ifdef TFM__PASS
+/* ====================================================================================================================
+   [C] KERNELS: compiled once per instruction set
+   First the primitives of this pass: a vector is always 16 lanes (one, two or no registers), reduced in one fixed tree,
+   so passes give the same bits wherever madd is not involved. Then the kernels, written once over them.
+     VF  16 float32     VI  16 int32     VB  64 bytes: 4 inputs of 16 rows, byte 4*row + j
+   ================================================================================================================= */
+
+/* Loops over registers must be unrolled, or arrays of vectors stay in memory (gcc does not at -O2). The scalar pass has
+   no registers to gain and would only take long to compile; nor does it need a copy of everything per format. */
+#if TFM__PASS == TFM__PASS_SCALAR
+#define TFM__BODY static inline
+#else
+#define TFM__BODY TFM__INLINE
+#endif
+#if TFM__PASS == TFM__PASS_SCALAR
+#define TFM__UNROLL
+#elif defined(__clang__)
+#define TFM__UNROLL _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define TFM__UNROLL _Pragma("GCC unroll 16")
+#else
+#define TFM__UNROLL
+#endif
+
+#if TFM__PASS == TFM__PASS_SCALAR
+/* --- primitives, portable C: madd rounds twice --------------------------------------------------------------------- */
+
+#define FN(name) tfm__##name##_scalar
+#define TFM__PASS_ISA TFM_ISA_SCALAR
+#define TFM__PASS_NAME "scalar"
+#define TFM__TOKENS 4 /* q8 matmul: tokens that share one unpacking */
+#define TFM__STRIPS 1 /* float matmul: strips that share one activation */
+#define TFM__FLIP 0   /* 1: the dot product wants 8-bit codes + 128 */
+
+typedef struct FN(vf) { float v[16]; } FN(vf);
+typedef struct FN(vi) { int32_t v[16]; } FN(vi);
+typedef struct FN(vb) { uint8_t v[64]; } FN(vb);
+#define VF FN(vf)
+#define VI FN(vi)
+#define VB FN(vb)
+#define TFM__LANES for (int i = 0; i < 16; i++)
+
+TFM__BODY VF FN(set)(float x) { VF r; TFM__LANES r.v[i] = x; return r; }
+TFM__BODY VF FN(load)(const float *p) { VF r; memcpy(r.v, p, 64); return r; }
+TFM__BODY void FN(store)(float *p, VF a) { memcpy(p, a.v, 64); }
+TFM__BODY VF FN(load_n)(const float *p, int n, float fill) { VF r; TFM__LANES r.v[i] = i < n ? p[i] : fill; return r; }
+TFM__BODY void FN(store_n)(float *p, VF a, int n) { memcpy(p, a.v, 4 * (size_t)n); }
+TFM__BODY VF FN(load_f16)(const uint8_t *p) {
+    uint16_t h[16];
+    VF r;
+    memcpy(h, p, 32);
+    TFM__LANES r.v[i] = tfm__f16_to_f32(h[i]);
+    return r;
+}
+TFM__BODY void FN(store_f16)(uint8_t *p, VF a) {
+    uint16_t h[16];
+    TFM__LANES h[i] = tfm__f32_to_f16(a.v[i]);
+    memcpy(p, h, 32);
+}
+TFM__BODY VF FN(load_bf16)(const uint8_t *p) {
+    uint16_t h[16];
+    VF r;
+    memcpy(h, p, 32);
+    TFM__LANES r.v[i] = tfm__bf16_to_f32(h[i]);
+    return r;
+}
+TFM__BODY float FN(half)(uint16_t h) { return tfm__f16_to_f32(h); }
+TFM__BODY VF FN(add)(VF a, VF b) { TFM__LANES a.v[i] += b.v[i]; return a; }
+TFM__BODY VF FN(sub)(VF a, VF b) { TFM__LANES a.v[i] -= b.v[i]; return a; }
+TFM__BODY VF FN(mul)(VF a, VF b) { TFM__LANES a.v[i] *= b.v[i]; return a; }
+TFM__BODY VF FN(div)(VF a, VF b) { TFM__LANES a.v[i] /= b.v[i]; return a; }
+TFM__BODY VF FN(madd)(VF a, VF b, VF c) { TFM__LANES c.v[i] += a.v[i] * b.v[i]; return c; }  /* c + a * b */
+TFM__BODY VF FN(nmadd)(VF a, VF b, VF c) { TFM__LANES c.v[i] -= a.v[i] * b.v[i]; return c; } /* c - a * b */
+TFM__BODY VF FN(max)(VF a, VF b) { TFM__LANES b.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i]; return b; } /* b if NaN */
+TFM__BODY VF FN(min)(VF a, VF b) { TFM__LANES b.v[i] = a.v[i] < b.v[i] ? a.v[i] : b.v[i]; return b; }
+TFM__BODY VF FN(pick)(VF a, VF b, VF yes, VF no) { /* a < b ? yes : no */
+    TFM__LANES no.v[i] = a.v[i] < b.v[i] ? yes.v[i] : no.v[i];
+    return no;
+}
+TFM__BODY VI FN(bits)(VF a) { VI r; memcpy(r.v, a.v, 64); return r; }
+TFM__BODY VF FN(from_bits)(VI a) { VF r; memcpy(r.v, a.v, 64); return r; }
+TFM__BODY VI FN(round)(VF a) { /* to nearest, ties to even, |a| < 2^22: the integer appears in the low bits of the sum */
+    TFM__LANES a.v[i] += 12582912.0f;
+    VI r = FN(bits)(a);
+    TFM__LANES r.v[i] = (int32_t)((uint32_t)r.v[i] - 0x4b400000u);
+    return r;
+}
+TFM__BODY VF FN(to_float)(VI a) { VF r; TFM__LANES r.v[i] = (float)a.v[i]; return r; }
+TFM__BODY VI FN(iset)(int32_t x) { VI r; TFM__LANES r.v[i] = x; return r; }
+TFM__BODY VI FN(iadd)(VI a, VI b) { TFM__LANES a.v[i] = (int32_t)((uint32_t)a.v[i] + (uint32_t)b.v[i]); return a; }
+TFM__BODY VI FN(isub)(VI a, VI b) { TFM__LANES a.v[i] = (int32_t)((uint32_t)a.v[i] - (uint32_t)b.v[i]); return a; }
+TFM__BODY VI FN(iand)(VI a, VI b) { TFM__LANES a.v[i] &= b.v[i]; return a; }
+TFM__BODY VI FN(ior)(VI a, VI b) { TFM__LANES a.v[i] |= b.v[i]; return a; }
+TFM__BODY VI FN(imax)(VI a, VI b) { TFM__LANES a.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i]; return a; }
+TFM__BODY VI FN(shift_left)(VI a, int n) { TFM__LANES a.v[i] = (int32_t)((uint32_t)a.v[i] << n); return a; }
+TFM__BODY VI FN(shift_right)(VI a, int n) { /* arithmetic */
+    TFM__LANES a.v[i] = a.v[i] < 0 ? ~(~a.v[i] >> n) : a.v[i] >> n;
+    return a;
+}
+TFM__BODY VI FN(load_i8)(const uint8_t *p) { VI r; TFM__LANES r.v[i] = (int8_t)p[i]; return r; }
+TFM__BODY VI FN(load_u8)(const uint8_t *p) { VI r; TFM__LANES r.v[i] = p[i]; return r; }
+TFM__BODY void FN(store_i8)(int8_t *p, VI a) { TFM__LANES p[i] = (int8_t)a.v[i]; } /* |a| <= 127 */
+TFM__BODY float FN(sum)(VF a) {
+    for (int w = 8; w; w /= 2) for (int i = 0; i < w; i++) a.v[i] += a.v[i + w];
+    return a.v[0];
+}
+TFM__BODY float FN(max_all)(VF a) {
+    for (int w = 8; w; w /= 2) for (int i = 0; i < w; i++) a.v[i] = a.v[i] > a.v[i + w] ? a.v[i] : a.v[i + w];
+    return a.v[0];
+}
+TFM__BODY VF FN(sum16)(const VF *a) { VF r; TFM__LANES r.v[i] = FN(sum)(a[i]); return r; } /* lane i: sum of a[i] */
+TFM__BODY int32_t FN(isum)(VI a) { int32_t s = 0; TFM__LANES s += a.v[i]; return s; }
+TFM__BODY int32_t FN(imax_all)(VI a) { int32_t m = a.v[0]; TFM__LANES m = a.v[i] > m ? a.v[i] : m; return m; }
+TFM__BODY VB FN(bload)(const uint8_t *p) { VB r; memcpy(r.v, p, 64); return r; }
+TFM__BODY VB FN(field)(VB a, int shift, int mask) { /* (byte >> shift) & mask */
+    for (int i = 0; i < 64; i++) a.v[i] = (uint8_t)(a.v[i] >> shift & mask);
+    return a;
+}
+TFM__BODY VB FN(merge)(VB low, VB a, int shift, int mask, int up) { /* low | ((byte >> shift) & mask) << up */
+    for (int i = 0; i < 64; i++) low.v[i] = (uint8_t)(low.v[i] | (a.v[i] >> shift & mask) << up);
+    return low;
+}
+TFM__BODY VB FN(flip)(VB a) { for (int i = 0; i < 64; i++) a.v[i] ^= 0x80; return a; }
+TFM__BODY VI FN(byte)(VB a, int j) { VI r; TFM__LANES r.v[i] = a.v[4 * i + j]; return r; } /* unsigned byte j of a lane */
+/* acc + the products of n groups of 4 codes of `bits` bits (8: signed) with 4n signed activations */
+TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
+    for (int g = 0; g < n; g++) {
+        TFM__LANES for (int j = 0; j < 4; j++) {
+            int q = bits == 8 ? (int)(int8_t)c[g].v[4 * i + j] : (int)c[g].v[4 * i + j];
+            acc.v[i] += q * x[4 * g + j];
+        }
+    }
+    return acc;
+}
+TFM__BODY VI FN(pairs)(VI low, VI high) { /* two int16 in a lane */
+    TFM__LANES low.v[i] = (int32_t)(((uint32_t)low.v[i] & 0xffffu) | (uint32_t)high.v[i] << 16);
+    return low;
+}
+TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) { /* acc + low * s[0] + high * s[1] */
+    TFM__LANES acc.v[i] += (int16_t)(pairs.v[i] & 0xffff) * s[0] + (int16_t)((uint32_t)pairs.v[i] >> 16) * s[1];
+    return acc;
+}
+#undef TFM__LANES
+
+#elif TFM__PASS == TFM__PASS_AVX2
+/* --- primitives, AVX2 with FMA and F16C: two registers a vector ----------------------------------------------------- */
+
+#define FN(name) tfm__##name##_avx2
+#define TFM__PASS_ISA TFM_ISA_AVX2
+#define TFM__PASS_NAME "avx2"
+#define TFM__TOKENS 4
+#define TFM__STRIPS 1
+#define TFM__FLIP 0
+
+typedef struct FN(vf) { __m256 a, b; } FN(vf);
+typedef struct FN(vi) { __m256i a, b; } FN(vi);
+typedef FN(vi) FN(vb);
+#define VF FN(vf)
+#define VI FN(vi)
+#define VB FN(vb)
+
+TFM__BODY VF FN(f2)(__m256 a, __m256 b) { VF r; r.a = a; r.b = b; return r; }
+TFM__BODY VI FN(i2)(__m256i a, __m256i b) { VI r; r.a = a; r.b = b; return r; }
+TFM__BODY __m128i FN(count)(int n) { return _mm_cvtsi32_si128(n); }
+TFM__BODY __m256i FN(mask8)(int n) { /* the first n of 8 lanes */
+    return _mm256_cmpgt_epi32(_mm256_set1_epi32(n), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+TFM__BODY __m256i FN(load32)(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
+TFM__BODY __m128i FN(load16)(const void *p) { return _mm_loadu_si128((const __m128i *)p); }
+
+TFM__BODY VF FN(set)(float x) { return FN(f2)(_mm256_set1_ps(x), _mm256_set1_ps(x)); }
+TFM__BODY VF FN(load)(const float *p) { return FN(f2)(_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)); }
+TFM__BODY void FN(store)(float *p, VF a) { _mm256_storeu_ps(p, a.a); _mm256_storeu_ps(p + 8, a.b); }
+TFM__BODY VF FN(load_n)(const float *p, int n, float fill) {
+    __m256i m = FN(mask8)(n), k = FN(mask8)(n - 8);
+    __m256 f = _mm256_set1_ps(fill);
+    return FN(f2)(_mm256_blendv_ps(f, _mm256_maskload_ps(p, m), _mm256_castsi256_ps(m)),
+                  _mm256_blendv_ps(f, _mm256_maskload_ps(p + 8, k), _mm256_castsi256_ps(k)));
+}
+TFM__BODY void FN(store_n)(float *p, VF a, int n) {
+    _mm256_maskstore_ps(p, FN(mask8)(n), a.a);
+    _mm256_maskstore_ps(p + 8, FN(mask8)(n - 8), a.b);
+}
+TFM__BODY VF FN(load_f16)(const uint8_t *p) {
+    return FN(f2)(_mm256_cvtph_ps(FN(load16)(p)), _mm256_cvtph_ps(FN(load16)(p + 16)));
+}
+TFM__BODY void FN(store_f16)(uint8_t *p, VF a) {
+    _mm_storeu_si128((__m128i *)p, _mm256_cvtps_ph(a.a, 0)); /* 0: to nearest, ties to even */
+    _mm_storeu_si128((__m128i *)(p + 16), _mm256_cvtps_ph(a.b, 0));
+}
+TFM__BODY VF FN(load_bf16)(const uint8_t *p) {
+    __m256i a = _mm256_cvtepu16_epi32(FN(load16)(p)), b = _mm256_cvtepu16_epi32(FN(load16)(p + 16));
+    return FN(f2)(_mm256_castsi256_ps(_mm256_slli_epi32(a, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(b, 16)));
+}
+TFM__BODY float FN(half)(uint16_t h) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))); }
+TFM__BODY VF FN(add)(VF a, VF b) { return FN(f2)(_mm256_add_ps(a.a, b.a), _mm256_add_ps(a.b, b.b)); }
+TFM__BODY VF FN(sub)(VF a, VF b) { return FN(f2)(_mm256_sub_ps(a.a, b.a), _mm256_sub_ps(a.b, b.b)); }
+TFM__BODY VF FN(mul)(VF a, VF b) { return FN(f2)(_mm256_mul_ps(a.a, b.a), _mm256_mul_ps(a.b, b.b)); }
+TFM__BODY VF FN(div)(VF a, VF b) { return FN(f2)(_mm256_div_ps(a.a, b.a), _mm256_div_ps(a.b, b.b)); }
+TFM__BODY VF FN(madd)(VF a, VF b, VF c) {
+    return FN(f2)(_mm256_fmadd_ps(a.a, b.a, c.a), _mm256_fmadd_ps(a.b, b.b, c.b));
+}
+TFM__BODY VF FN(nmadd)(VF a, VF b, VF c) {
+    return FN(f2)(_mm256_fnmadd_ps(a.a, b.a, c.a), _mm256_fnmadd_ps(a.b, b.b, c.b));
+}
+TFM__BODY VF FN(max)(VF a, VF b) { return FN(f2)(_mm256_max_ps(a.a, b.a), _mm256_max_ps(a.b, b.b)); }
+TFM__BODY VF FN(min)(VF a, VF b) { return FN(f2)(_mm256_min_ps(a.a, b.a), _mm256_min_ps(a.b, b.b)); }
+TFM__BODY VF FN(pick)(VF a, VF b, VF yes, VF no) {
+    return FN(f2)(_mm256_blendv_ps(no.a, yes.a, _mm256_cmp_ps(a.a, b.a, _CMP_LT_OQ)),
+                  _mm256_blendv_ps(no.b, yes.b, _mm256_cmp_ps(a.b, b.b, _CMP_LT_OQ)));
+}
+TFM__BODY VI FN(bits)(VF a) { return FN(i2)(_mm256_castps_si256(a.a), _mm256_castps_si256(a.b)); }
+TFM__BODY VF FN(from_bits)(VI a) { return FN(f2)(_mm256_castsi256_ps(a.a), _mm256_castsi256_ps(a.b)); }
+TFM__BODY VI FN(round)(VF a) { return FN(i2)(_mm256_cvtps_epi32(a.a), _mm256_cvtps_epi32(a.b)); }
+TFM__BODY VF FN(to_float)(VI a) { return FN(f2)(_mm256_cvtepi32_ps(a.a), _mm256_cvtepi32_ps(a.b)); }
+TFM__BODY VI FN(iset)(int32_t x) { return FN(i2)(_mm256_set1_epi32(x), _mm256_set1_epi32(x)); }
+TFM__BODY VI FN(iadd)(VI a, VI b) { return FN(i2)(_mm256_add_epi32(a.a, b.a), _mm256_add_epi32(a.b, b.b)); }
+TFM__BODY VI FN(isub)(VI a, VI b) { return FN(i2)(_mm256_sub_epi32(a.a, b.a), _mm256_sub_epi32(a.b, b.b)); }
+TFM__BODY VI FN(iand)(VI a, VI b) { return FN(i2)(_mm256_and_si256(a.a, b.a), _mm256_and_si256(a.b, b.b)); }
+TFM__BODY VI FN(ior)(VI a, VI b) { return FN(i2)(_mm256_or_si256(a.a, b.a), _mm256_or_si256(a.b, b.b)); }
+TFM__BODY VI FN(imax)(VI a, VI b) { return FN(i2)(_mm256_max_epi32(a.a, b.a), _mm256_max_epi32(a.b, b.b)); }
+TFM__BODY VI FN(shift_left)(VI a, int n) {
+    return FN(i2)(_mm256_sll_epi32(a.a, FN(count)(n)), _mm256_sll_epi32(a.b, FN(count)(n)));
+}
+TFM__BODY VI FN(shift_right)(VI a, int n) {
+    return FN(i2)(_mm256_sra_epi32(a.a, FN(count)(n)), _mm256_sra_epi32(a.b, FN(count)(n)));
+}
+TFM__BODY VI FN(load_i8)(const uint8_t *p) {
+    __m128i v = FN(load16)(p);
+    return FN(i2)(_mm256_cvtepi8_epi32(v), _mm256_cvtepi8_epi32(_mm_srli_si128(v, 8)));
+}
+TFM__BODY VI FN(load_u8)(const uint8_t *p) {
+    __m128i v = FN(load16)(p);
+    return FN(i2)(_mm256_cvtepu8_epi32(v), _mm256_cvtepu8_epi32(_mm_srli_si128(v, 8)));
+}
+TFM__BODY void FN(store_i8)(int8_t *p, VI a) {
+    __m256i v = _mm256_permute4x64_epi64(_mm256_packs_epi32(a.a, a.b), 0xd8);
+    _mm_storeu_si128((__m128i *)p, _mm_packs_epi16(_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)));
+}
+TFM__BODY float FN(sum)(VF a) {
+    __m256 s = _mm256_add_ps(a.a, a.b);
+    __m128 t = _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+    t = _mm_add_ps(t, _mm_movehl_ps(t, t));
+    return _mm_cvtss_f32(_mm_add_ss(t, _mm_shuffle_ps(t, t, 1)));
+}
+TFM__BODY float FN(max_all)(VF a) {
+    __m256 s = _mm256_max_ps(a.a, a.b);
+    __m128 t = _mm_max_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+    t = _mm_max_ps(t, _mm_movehl_ps(t, t));
+    return _mm_cvtss_f32(_mm_max_ss(t, _mm_shuffle_ps(t, t, 1)));
+}
+TFM__BODY VF FN(sum16)(const VF *a) { /* the tree of sum, 16 vectors at once */
+    __m256 w[8], half[2];
+    TFM__UNROLL
+    for (int i = 0; i < 8; i++) {
+        __m256 p = _mm256_add_ps(a[2 * i].a, a[2 * i].b), q = _mm256_add_ps(a[2 * i + 1].a, a[2 * i + 1].b);
+        w[i] = _mm256_add_ps(_mm256_permute2f128_ps(p, q, 0x20), _mm256_permute2f128_ps(p, q, 0x31));
+    }
+    TFM__UNROLL
+    for (int i = 0; i < 4; i++) {
+        w[i] = _mm256_add_ps(_mm256_shuffle_ps(w[2 * i], w[2 * i + 1], 0x44), _mm256_shuffle_ps(w[2 * i], w[2 * i + 1], 0xee));
+    }
+    TFM__UNROLL
+    for (int i = 0; i < 2; i++) { /* even sums in the lower half, odd ones in the upper */
+        __m256 s = _mm256_add_ps(_mm256_shuffle_ps(w[2 * i], w[2 * i + 1], 0x88), _mm256_shuffle_ps(w[2 * i], w[2 * i + 1], 0xdd));
+        __m128 even = _mm256_castps256_ps128(s), odd = _mm256_extractf128_ps(s, 1);
+        half[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_unpacklo_ps(even, odd)), _mm_unpackhi_ps(even, odd), 1);
+    }
+    return FN(f2)(half[0], half[1]);
+}
+TFM__BODY int32_t FN(isum)(VI a) {
+    __m256i s = _mm256_add_epi32(a.a, a.b);
+    __m128i t = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+    t = _mm_add_epi32(t, _mm_shuffle_epi32(t, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(t, _mm_shuffle_epi32(t, 0xb1)));
+}
+TFM__BODY int32_t FN(imax_all)(VI a) {
+    __m256i s = _mm256_max_epi32(a.a, a.b);
+    __m128i t = _mm_max_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+    t = _mm_max_epi32(t, _mm_shuffle_epi32(t, 0x4e));
+    return _mm_cvtsi128_si32(_mm_max_epi32(t, _mm_shuffle_epi32(t, 0xb1)));
+}
+TFM__BODY VB FN(bload)(const uint8_t *p) { return FN(i2)(FN(load32)(p), FN(load32)(p + 32)); }
+TFM__BODY __m256i FN(move)(__m256i a, int shift, int mask) { /* bits moved right (left if negative), then masked */
+    a = shift > 0 ? _mm256_srl_epi16(a, FN(count)(shift)) : shift < 0 ? _mm256_sll_epi16(a, FN(count)(-shift)) : a;
+    return _mm256_and_si256(a, _mm256_set1_epi8((char)mask));
+}
+TFM__BODY VB FN(field)(VB a, int shift, int mask) { return FN(i2)(FN(move)(a.a, shift, mask), FN(move)(a.b, shift, mask)); }
+TFM__BODY VB FN(merge)(VB low, VB a, int shift, int mask, int up) {
+    return FN(i2)(_mm256_or_si256(low.a, FN(move)(a.a, shift - up, mask << up)),
+                  _mm256_or_si256(low.b, FN(move)(a.b, shift - up, mask << up)));
+}
+TFM__BODY VB FN(flip)(VB a) {
+    __m256i h = _mm256_set1_epi8((char)-128);
+    return FN(i2)(_mm256_xor_si256(a.a, h), _mm256_xor_si256(a.b, h));
+}
+TFM__BODY VI FN(byte)(VB a, int j) {
+    __m256i m = _mm256_set1_epi32(255);
+    return FN(i2)(_mm256_and_si256(_mm256_srl_epi32(a.a, FN(count)(8 * j)), m),
+                  _mm256_and_si256(_mm256_srl_epi32(a.b, FN(count)(8 * j)), m));
+}
+/* maddubs adds two products in int16: `deep` groups fit before they must be widened (15 * 127 * 2 * 8 = 30480). */
+TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
+    const int most = bits == 8 ? 1 : bits == 6 ? 2 : bits == 5 ? 4 : 8, deep = most < n ? most : n; /* divides n */
+    const __m256i one = _mm256_set1_epi16(1);
+    TFM__UNROLL
+    for (int g0 = 0; g0 < n; g0 += deep) {
+        __m256i a = _mm256_setzero_si256(), b = a;
+        TFM__UNROLL
+        for (int i = 0; i < deep; i++) {
+            const int g = g0 + i;
+            int32_t four;
+            memcpy(&four, x + 4 * g, 4);
+            __m256i v = _mm256_set1_epi32(four), ca = c[g].a, cb = c[g].b, va = v, vb = v;
+            if (bits == 8) { /* |code| times the activation with the code's sign */
+                va = _mm256_sign_epi8(v, ca), vb = _mm256_sign_epi8(v, cb);
+                ca = _mm256_abs_epi8(ca), cb = _mm256_abs_epi8(cb);
+            }
+            __m256i pa = _mm256_maddubs_epi16(ca, va), pb = _mm256_maddubs_epi16(cb, vb);
+            a = i == 0 ? pa : _mm256_add_epi16(a, pa);
+            b = i == 0 ? pb : _mm256_add_epi16(b, pb);
+        }
+        acc.a = _mm256_add_epi32(acc.a, _mm256_madd_epi16(a, one));
+        acc.b = _mm256_add_epi32(acc.b, _mm256_madd_epi16(b, one));
+    }
+    return acc;
+}
+TFM__BODY VI FN(pairs)(VI low, VI high) {
+    return FN(i2)(_mm256_blend_epi16(low.a, _mm256_slli_epi32(high.a, 16), 0xaa),
+                  _mm256_blend_epi16(low.b, _mm256_slli_epi32(high.b, 16), 0xaa));
+}
+TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
+    int32_t two;
+    memcpy(&two, s, 4);
+    __m256i v = _mm256_set1_epi32(two);
+    return FN(i2)(_mm256_add_epi32(acc.a, _mm256_madd_epi16(pairs.a, v)), _mm256_add_epi32(acc.b, _mm256_madd_epi16(pairs.b, v)));
+}
+
+#elif TFM__PASS == TFM__PASS_AVX512
+/* --- primitives, AVX-512 (F, BW, VL, DQ, VNNI): one register a vector ----------------------------------------------- */
+
+#define FN(name) tfm__##name##_avx512
+#define TFM__PASS_ISA TFM_ISA_AVX512
+#define TFM__PASS_NAME "avx512"
+#define TFM__TOKENS 8
+#define TFM__STRIPS 4
+#define TFM__FLIP 1
+
+#define VF __m512
+#define VI __m512i
+#define VB __m512i
+
+TFM__BODY __m128i FN(count)(int n) { return _mm_cvtsi32_si128(n); }
+TFM__BODY __mmask16 FN(first)(int n) { return (__mmask16)((1u << n) - 1u); }
+
+TFM__BODY VF FN(set)(float x) { return _mm512_set1_ps(x); }
+TFM__BODY VF FN(load)(const float *p) { return _mm512_loadu_ps(p); }
+TFM__BODY void FN(store)(float *p, VF a) { _mm512_storeu_ps(p, a); }
+TFM__BODY VF FN(load_n)(const float *p, int n, float fill) {
+    return _mm512_mask_loadu_ps(_mm512_set1_ps(fill), FN(first)(n), p);
+}
+TFM__BODY void FN(store_n)(float *p, VF a, int n) { _mm512_mask_storeu_ps(p, FN(first)(n), a); }
+TFM__BODY VF FN(load_f16)(const uint8_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
+TFM__BODY void FN(store_f16)(uint8_t *p, VF a) {
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, 0)); /* 0: to nearest, ties to even */
+}
+TFM__BODY VF FN(load_bf16)(const uint8_t *p) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
+TFM__BODY float FN(half)(uint16_t h) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))); }
+TFM__BODY VF FN(add)(VF a, VF b) { return _mm512_add_ps(a, b); }
+TFM__BODY VF FN(sub)(VF a, VF b) { return _mm512_sub_ps(a, b); }
+TFM__BODY VF FN(mul)(VF a, VF b) { return _mm512_mul_ps(a, b); }
+TFM__BODY VF FN(div)(VF a, VF b) { return _mm512_div_ps(a, b); }
+TFM__BODY VF FN(madd)(VF a, VF b, VF c) { return _mm512_fmadd_ps(a, b, c); }
+TFM__BODY VF FN(nmadd)(VF a, VF b, VF c) { return _mm512_fnmadd_ps(a, b, c); }
+TFM__BODY VF FN(max)(VF a, VF b) { return _mm512_max_ps(a, b); }
+TFM__BODY VF FN(min)(VF a, VF b) { return _mm512_min_ps(a, b); }
+TFM__BODY VF FN(pick)(VF a, VF b, VF yes, VF no) {
+    return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
+}
+TFM__BODY VI FN(bits)(VF a) { return _mm512_castps_si512(a); }
+TFM__BODY VF FN(from_bits)(VI a) { return _mm512_castsi512_ps(a); }
+TFM__BODY VI FN(round)(VF a) { return _mm512_cvtps_epi32(a); }
+TFM__BODY VF FN(to_float)(VI a) { return _mm512_cvtepi32_ps(a); }
+TFM__BODY VI FN(iset)(int32_t x) { return _mm512_set1_epi32(x); }
+TFM__BODY VI FN(iadd)(VI a, VI b) { return _mm512_add_epi32(a, b); }
+TFM__BODY VI FN(isub)(VI a, VI b) { return _mm512_sub_epi32(a, b); }
+TFM__BODY VI FN(iand)(VI a, VI b) { return _mm512_and_si512(a, b); }
+TFM__BODY VI FN(ior)(VI a, VI b) { return _mm512_or_si512(a, b); }
+TFM__BODY VI FN(imax)(VI a, VI b) { return _mm512_max_epi32(a, b); }
+TFM__BODY VI FN(shift_left)(VI a, int n) { return _mm512_sll_epi32(a, FN(count)(n)); }
+TFM__BODY VI FN(shift_right)(VI a, int n) { return _mm512_sra_epi32(a, FN(count)(n)); }
+TFM__BODY VI FN(load_i8)(const uint8_t *p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)); }
+TFM__BODY VI FN(load_u8)(const uint8_t *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p)); }
+TFM__BODY void FN(store_i8)(int8_t *p, VI a) { _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(a)); }
+TFM__BODY float FN(sum)(VF a) {
+    __m256 s = _mm256_add_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m128 t = _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+    t = _mm_add_ps(t, _mm_movehl_ps(t, t));
+    return _mm_cvtss_f32(_mm_add_ss(t, _mm_shuffle_ps(t, t, 1)));
+}
+TFM__BODY float FN(max_all)(VF a) {
+    __m256 s = _mm256_max_ps(_mm512_castps512_ps256(a), _mm512_extractf32x8_ps(a, 1));
+    __m128 t = _mm_max_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1));
+    t = _mm_max_ps(t, _mm_movehl_ps(t, t));
+    return _mm_cvtss_f32(_mm_max_ss(t, _mm_shuffle_ps(t, t, 1)));
+}
+TFM__BODY VF FN(sum16)(const VF *a) { /* the tree of sum, 16 vectors at once */
+    __m512 w[8];
+    TFM__UNROLL
+    for (int i = 0; i < 8; i++) {
+        w[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0x44), _mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0xee));
+    }
+    TFM__UNROLL
+    for (int i = 0; i < 4; i++) {
+        w[i] = _mm512_add_ps(_mm512_shuffle_f32x4(w[2 * i], w[2 * i + 1], 0x88), _mm512_shuffle_f32x4(w[2 * i], w[2 * i + 1], 0xdd));
+    }
+    TFM__UNROLL
+    for (int i = 0; i < 2; i++) {
+        w[i] = _mm512_add_ps(_mm512_shuffle_ps(w[2 * i], w[2 * i + 1], 0x44), _mm512_shuffle_ps(w[2 * i], w[2 * i + 1], 0xee));
+    }
+    w[0] = _mm512_add_ps(_mm512_shuffle_ps(w[0], w[1], 0x88), _mm512_shuffle_ps(w[0], w[1], 0xdd)); /* sums 0 4 8 12 1 ... */
+    return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), w[0]);
+}
+TFM__BODY int32_t FN(isum)(VI a) {
+    __m256i s = _mm256_add_epi32(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
+    __m128i t = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+    t = _mm_add_epi32(t, _mm_shuffle_epi32(t, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(t, _mm_shuffle_epi32(t, 0xb1)));
+}
+TFM__BODY int32_t FN(imax_all)(VI a) {
+    __m256i s = _mm256_max_epi32(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
+    __m128i t = _mm_max_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+    t = _mm_max_epi32(t, _mm_shuffle_epi32(t, 0x4e));
+    return _mm_cvtsi128_si32(_mm_max_epi32(t, _mm_shuffle_epi32(t, 0xb1)));
+}
+TFM__BODY VB FN(bload)(const uint8_t *p) { return _mm512_loadu_si512(p); }
+TFM__BODY VB FN(field)(VB a, int shift, int mask) { /* negative: to the left */
+    a = shift > 0 ? _mm512_srl_epi16(a, FN(count)(shift)) : shift < 0 ? _mm512_sll_epi16(a, FN(count)(-shift)) : a;
+    return _mm512_and_si512(a, _mm512_set1_epi8((char)mask));
+}
+TFM__BODY VB FN(merge)(VB low, VB a, int shift, int mask, int up) {
+    return _mm512_or_si512(low, FN(field)(a, shift - up, mask << up));
+}
+TFM__BODY VB FN(flip)(VB a) { return _mm512_xor_si512(a, _mm512_set1_epi8((char)-128)); }
+TFM__BODY VI FN(byte)(VB a, int j) {
+    return _mm512_and_si512(_mm512_srl_epi32(a, FN(count)(8 * j)), _mm512_set1_epi32(255));
+}
+TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
+    (void)bits;
+    TFM__UNROLL
+    for (int g = 0; g < n; g++) {
+        int32_t four;
+        memcpy(&four, x + 4 * g, 4);
+        acc = _mm512_dpbusd_epi32(acc, c[g], _mm512_set1_epi32(four));
+    }
+    return acc;
+}
+TFM__BODY VI FN(pairs)(VI low, VI high) { return _mm512_mask_blend_epi16(0xaaaaaaaau, low, _mm512_slli_epi32(high, 16)); }
+TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
+    int32_t two;
+    memcpy(&two, s, 4);
+    return _mm512_dpwssd_epi32(acc, pairs, _mm512_set1_epi32(two));
+}
+#endif
+
+/* ====================================================================================================================
+   From here on every line is shared by all passes.
+   ================================================================================================================= */
+
+/* --- elementary functions ----------------------------------------------------------------------------------------- */
+
+/* e^x: x = n ln 2 + r, |r| <= ln 2 / 2, a polynomial, and 2^n in two factors so that subnormal results and overflow to
+   infinity come out right. Within 1.1 ulp for normal results; NaN stays NaN. */
+TFM__BODY VF FN(exp)(VF x) {
+    x = FN(max)(FN(set)(-105.0f), FN(min)(FN(set)(90.0f), x));
+    const VI n = FN(round)(FN(mul)(x, FN(set)(1.44269504f)));
+    const VF k = FN(to_float)(n);
+    VF r = FN(nmadd)(k, FN(set)(0.693359375f), x);
+    r = FN(nmadd)(k, FN(set)(-0.00021219444f), r);
+    VF p = FN(set)(0.00139505998f);
+    p = FN(madd)(p, r, FN(set)(0.00836895406f));
+    p = FN(madd)(p, r, FN(set)(0.041666206f));
+    p = FN(madd)(p, r, FN(set)(0.166665182f));
+    p = FN(madd)(p, r, FN(set)(0.5f));
+    p = FN(madd)(FN(mul)(r, r), p, r);
+    p = FN(add)(p, FN(set)(1.0f));
+    const VI half = FN(shift_right)(n, 1), bias = FN(iset)(127);
+    p = FN(mul)(p, FN(from_bits)(FN(shift_left)(FN(iadd)(half, bias), 23)));
+    return FN(mul)(p, FN(from_bits)(FN(shift_left)(FN(iadd)(FN(isub)(n, half), bias), 23)));
+}
+
+TFM__BODY VF FN(abs)(VF x) { return FN(from_bits)(FN(iand)(FN(bits)(x), FN(iset)(0x7fffffff))); }
+TFM__BODY VF FN(with_sign)(VF magnitude, VF x) {
+    return FN(from_bits)(FN(ior)(FN(bits)(magnitude), FN(iand)(FN(bits)(x), FN(iset)(INT32_MIN))));
+}
+
+/* tanh: an odd polynomial below 0.625, else 1 - 2 / (e^2|x| + 1). Within 2 ulp. */
+TFM__BODY VF FN(tanh)(VF x) {
+    const VF a = FN(abs)(x), z = FN(mul)(x, x), one = FN(set)(1.0f), two = FN(set)(2.0f);
+    VF p = FN(set)(-0.00566078071f);
+    p = FN(madd)(p, z, FN(set)(0.020601999f));
+    p = FN(madd)(p, z, FN(set)(-0.0537292287f));
+    p = FN(madd)(p, z, FN(set)(0.133313283f));
+    p = FN(madd)(p, z, FN(set)(-0.333332777f));
+    p = FN(madd)(FN(mul)(p, z), a, a);
+    const VF far = FN(sub)(one, FN(div)(two, FN(add)(FN(exp)(FN(mul)(two, a)), one)));
+    return FN(with_sign)(FN(pick)(a, FN(set)(0.625f), p, far), x);
+}
+
+/* erf: an odd polynomial below 1, else 1 - e^-Q(|x|) with Q = -ln erfc; 1 from 4 on. Within 2 ulp. */
+TFM__BODY VF FN(erf)(VF x) {
+    const VF a = FN(min)(FN(set)(4.0f), FN(abs)(x)), z = FN(mul)(a, a);
+    VF p = FN(set)(7.8891193e-05f);
+    p = FN(madd)(p, z, FN(set)(-0.000802084105f));
+    p = FN(madd)(p, z, FN(set)(0.00518953521f));
+    p = FN(madd)(p, z, FN(set)(-0.0268544443f));
+    p = FN(madd)(p, z, FN(set)(0.112836003f));
+    p = FN(madd)(p, z, FN(set)(-0.37612626f));
+    p = FN(madd)(p, z, FN(set)(0.128379166f));
+    p = FN(madd)(p, a, a);
+    VF q = FN(set)(2.0909556e-05f);
+    q = FN(madd)(q, a, FN(set)(-0.000432303001f));
+    q = FN(madd)(q, a, FN(set)(0.00416052714f));
+    q = FN(madd)(q, a, FN(set)(-0.0250914972f));
+    q = FN(madd)(q, a, FN(set)(0.108236618f));
+    q = FN(madd)(q, a, FN(set)(0.633386672f));
+    q = FN(madd)(q, a, FN(set)(1.12949514f));
+    q = FN(madd)(q, a, FN(set)(-0.000170552026f));
+    const VF far = FN(sub)(FN(set)(1.0f), FN(exp)(FN(sub)(FN(set)(0.0f), q)));
+    return FN(with_sign)(FN(pick)(a, FN(set)(1.0f), p, far), x);
+}
+
+TFM__BODY VF FN(sigmoid)(VF x) {
+    const VF one = FN(set)(1.0f);
+    return FN(div)(one, FN(add)(one, FN(exp)(FN(sub)(FN(set)(0.0f), x))));
+}
+
+TFM__BODY VF FN(act)(VF x, const int32_t act) {
+    const VF zero = FN(set)(0.0f), half = FN(mul)(FN(set)(0.5f), x), one = FN(set)(1.0f);
+    VF r;
+    switch (act) {
+    case TFM_ACT_RELU: return FN(max)(zero, x);
+    case TFM_ACT_RELU2: r = FN(max)(zero, x); return FN(mul)(r, r);
+    case TFM_ACT_GELU_ERF: return FN(mul)(half, FN(add)(one, FN(erf)(FN(mul)(x, FN(set)(0.70710678f)))));
+    case TFM_ACT_GELU_TANH:
+        r = FN(add)(x, FN(mul)(FN(set)(0.044715f), FN(mul)(x, FN(mul)(x, x))));
+        return FN(mul)(half, FN(add)(one, FN(tanh)(FN(mul)(FN(set)(0.79788456f), r))));
+    case TFM_ACT_GELU_QUICK: return FN(mul)(x, FN(sigmoid)(FN(mul)(FN(set)(1.702f), x)));
+    case TFM_ACT_SILU: return FN(div)(x, FN(add)(one, FN(exp)(FN(sub)(zero, x))));
+    case TFM_ACT_SIGMOID: return FN(sigmoid)(x);
+    default: return x;
+    }
+}
+
+/* --- maps and reductions ------------------------------------------------------------------------------------------ */
+
+/* Runs `body` over x in vectors; in the tail `n` lanes are real. Inside: i the index, w the width of this step. */
+#define TFM__EACH(i, w, n) for (int64_t i = 0, w = 16; w = (n) - i < 16 ? (n) - i : 16, i < (n); i += 16)
+
+/* 16 values, or the last w of an array. */
+TFM__BODY VF FN(get)(const float *p, int64_t w, float fill) { return w == 16 ? FN(load)(p) : FN(load_n)(p, (int)w, fill); }
+TFM__BODY void FN(put)(float *p, VF a, int64_t w) {
+    if (w == 16) FN(store)(p, a);
+    else FN(store_n)(p, a, (int)w);
+}
+
+TFM__BODY void FN(glu_of)(float *out, const float *gate, const float *up, const int32_t act, int64_t n) {
+    TFM__EACH(i, w, n) {
+        VF g = FN(act)(FN(get)(gate + i, w, 0.0f), act);
+        FN(put)(out + i, up ? FN(mul)(g, FN(get)(up + i, w, 0.0f)) : g, w);
+    }
+}
+
+/* act(gate) * up, or act(gate) if up is NULL */
+static void FN(glu)(float *out, const float *gate, const float *up, int32_t act, int64_t n) {
+    switch (act) {
+    case TFM_ACT_RELU: FN(glu_of)(out, gate, up, TFM_ACT_RELU, n); break;
+    case TFM_ACT_RELU2: FN(glu_of)(out, gate, up, TFM_ACT_RELU2, n); break;
+    case TFM_ACT_GELU_ERF: FN(glu_of)(out, gate, up, TFM_ACT_GELU_ERF, n); break;
+    case TFM_ACT_GELU_TANH: FN(glu_of)(out, gate, up, TFM_ACT_GELU_TANH, n); break;
+    case TFM_ACT_GELU_QUICK: FN(glu_of)(out, gate, up, TFM_ACT_GELU_QUICK, n); break;
+    case TFM_ACT_SILU: FN(glu_of)(out, gate, up, TFM_ACT_SILU, n); break;
+    case TFM_ACT_SIGMOID: FN(glu_of)(out, gate, up, TFM_ACT_SIGMOID, n); break;
+    default: FN(glu_of)(out, gate, up, TFM_ACT_NONE, n); break;
+    }
+}
+
+static void FN(activate)(float *x, int32_t act, int64_t n) { FN(glu)(x, x, NULL, act, n); }
+
+TFM__BODY VF FN(cap)(VF x, VF cap) { return FN(mul)(cap, FN(tanh)(FN(div)(x, cap))); }
+
+static void FN(softcap)(float *x, float cap, int64_t n) {
+    TFM__EACH(i, w, n) FN(put)(x + i, FN(cap)(FN(get)(x + i, w, 0.0f), FN(set)(cap)), w);
+}
+
+static void FN(add_scaled)(float *x, const float *y, float scale, int64_t n) {
+    const VF s = FN(set)(scale);
+    TFM__EACH(i, w, n) FN(put)(x + i, FN(add)(FN(get)(x + i, w, 0.0f), FN(mul)(s, FN(get)(y + i, w, 0.0f))), w);
+}
+
+static void FN(scale)(float *x, float s, int64_t n) {
+    TFM__EACH(i, w, n) FN(put)(x + i, FN(mul)(FN(get)(x + i, w, 0.0f), FN(set)(s)), w);
+}
+
+/* Statistics in float32, 16 partial sums, products rounded before they are added: the same bits in every pass. */
+static void FN(rmsnorm)(float *out, const float *x, const float *weight, float offset, float eps, int64_t n) {
+    VF squares = FN(set)(0.0f);
+    TFM__EACH(i, w, n) {
+        VF v = FN(get)(x + i, w, 0.0f);
+        squares = FN(add)(squares, FN(mul)(v, v));
+    }
+    const VF r = FN(set)(1.0f / sqrtf(FN(sum)(squares) / (float)n + eps));
+    TFM__EACH(i, w, n) {
+        VF v = FN(mul)(FN(get)(x + i, w, 0.0f), r);
+        if (weight) v = FN(mul)(v, FN(add)(FN(set)(offset), FN(get)(weight + i, w, 0.0f)));
+        FN(put)(out + i, v, w);
+    }
+}
+
+static void FN(layernorm)(float *out, const float *x, const float *weight, const float *bias, float offset, float eps, int64_t n) {
+    VF total = FN(set)(0.0f), squares = total;
+    TFM__EACH(i, w, n) total = FN(add)(total, FN(get)(x + i, w, 0.0f));
+    const float mean = FN(sum)(total) / (float)n;
+    const VF m = FN(set)(mean);
+    TFM__EACH(i, w, n) {
+        VF v = FN(sub)(FN(get)(x + i, w, mean), m);
+        squares = FN(add)(squares, FN(mul)(v, v));
+    }
+    const VF r = FN(set)(1.0f / sqrtf(FN(sum)(squares) / (float)n + eps));
+    TFM__EACH(i, w, n) {
+        VF v = FN(mul)(FN(sub)(FN(get)(x + i, w, 0.0f), m), r);
+        if (weight) v = FN(mul)(v, FN(add)(FN(set)(offset), FN(get)(weight + i, w, 0.0f)));
+        if (bias) v = FN(add)(v, FN(get)(bias + i, w, 0.0f));
+        FN(put)(out + i, v, w);
+    }
+}
+
+static float FN(maximum)(const float *x, int64_t n) {
+    VF m = FN(set)(-INFINITY);
+    TFM__EACH(i, w, n) m = FN(max)(m, FN(get)(x + i, w, -INFINITY));
+    return FN(max_all)(m);
+}
+
+/* Sum of e^(x - m), in float32 over 1024 values and in double over those; the terms go to `out` if it is not NULL. */
+static double FN(exp_sum)(float *out, const float *x, float m, int64_t n) {
+    const VF top = FN(set)(m);
+    double total = 0;
+    for (int64_t j = 0; j < n; j += 1024) {
+        const int64_t len = n - j < 1024 ? n - j : 1024;
+        VF part = FN(set)(0.0f);
+        TFM__EACH(i, w, len) {
+            VF e = FN(exp)(FN(sub)(FN(get)(x + j + i, w, -INFINITY), top));
+            part = FN(add)(part, e);
+            if (out) FN(put)(out + j + i, e, w);
+        }
+        total += (double)FN(sum)(part);
+    }
+    return total;
+}
+
+static void FN(softmax)(float *x, int64_t n) {
+    const VF total = FN(set)((float)FN(exp_sum)(x, x, FN(maximum)(x, n), n));
+    TFM__EACH(i, w, n) FN(put)(x + i, FN(div)(FN(get)(x + i, w, 0.0f), total), w);
+}
+
+/* ln x for x >= 1: x = 2^e m with m around 1, ln m = 2 artanh((m - 1) / (m + 1)). */
+static double FN(log)(double x) {
+    uint64_t u;
+    memcpy(&u, &x, 8);
+    if (!(x >= 1) || u >> 52 >= 0x7ff) return x;
+    double e = (double)(int)(u >> 52) - 1023, m, t, s = 0;
+    u = (u & 0xfffffffffffffu) | 0x3ff0000000000000u;
+    memcpy(&m, &u, 8);
+    if (m > 1.4142135623730951) m *= 0.5, e += 1;
+    t = (m - 1) / (m + 1);
+    for (int k = 21; k > 0; k -= 2) s = s * (t * t) + 1.0 / k;
+    return e * 0.69314718055994531 + 2 * t * s;
+}
+
+static float FN(logsumexp)(const float *x, int64_t n) {
+    const float m = FN(maximum)(x, n);
+    return (float)((double)m + FN(log)(FN(exp_sum)(NULL, x, m, n)));
+}
+
+/* --- rotary positions --------------------------------------------------------------------------------------------- */
+
+/* cos and sin in double of an angle that was rounded to float32; the quarter turns are taken off with pi / 2 in three
+   parts of at most 30 bits, exact for angles below 2^23. Result within 0.51 ulp of float32. */
+static void FN(rope_angles)(float *cos_out, float *sin_out, const float *inv_freq, float mscale, int64_t pos, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        const double angle = (double)((float)pos * inv_freq[i]);
+        const int64_t turns = (int64_t)(angle * 0.63661977236758138 + 0.5);
+        const double k = (double)turns;
+        const double r = ((angle - k * 1.570796325802803) - k * 9.9209357916352214e-10) - k * 5.1701829817941051e-19;
+        const double z = r * r;
+        double s = -2.4755853197126864e-08, c = -2.7203303362118953e-07;
+        s = s * z + 2.7555278530510624e-06;
+        s = s * z - 0.0001984126345451354;
+        s = s * z + 0.0083333333246070132;
+        s = s * z - 0.16666666666627936;
+        s = r + r * z * s;
+        c = c * z + 2.4799436403562475e-05;
+        c = c * z - 0.0013888883438407146;
+        c = c * z + 0.041666666619204006;
+        c = 1 - 0.5 * z + z * z * c;
+        const double even = turns & 1 ? s : c, odd = turns & 1 ? c : s;
+        cos_out[i] = (float)((turns + 1) & 2 ? -even : even) * mscale;
+        sin_out[i] = (float)(turns & 2 ? -odd : odd) * mscale;
+    }
+}
+
+static void FN(rope)(float *x, const float *c, const float *s, int32_t style, int32_t dims, int64_t head_dim, int64_t n_heads) {
+    const int64_t pairs = dims / 2;
+    for (int64_t h = 0; h < n_heads; h++, x += head_dim) {
+        if (style == TFM_ROPE_HALF) {
+            TFM__EACH(i, w, pairs) {
+                VF a = FN(get)(x + i, w, 0.0f), b = FN(get)(x + pairs + i, w, 0.0f);
+                VF vc = FN(get)(c + i, w, 0.0f), vs = FN(get)(s + i, w, 0.0f);
+                FN(put)(x + i, FN(sub)(FN(mul)(a, vc), FN(mul)(b, vs)), w);
+                FN(put)(x + pairs + i, FN(add)(FN(mul)(b, vc), FN(mul)(a, vs)), w);
+            }
+        } else if (style == TFM_ROPE_INTERLEAVED) {
+            for (int64_t i = 0; i < pairs; i++) {
+                const float a = x[2 * i], b = x[2 * i + 1];
+                x[2 * i] = a * c[i] - b * s[i];
+                x[2 * i + 1] = b * c[i] + a * s[i];
+            }
+        }
+    }
+}
+
+/* --- activations and cache in narrow types ------------------------------------------------------------------------ */
+
+/* Per 32 inputs d = amax / 127, q = round(x * (127 / amax)). Blocks below 2^-119 become zero (their d would be subnormal);
+   in a block that is not finite d is, so that its products are NaN. */
+static void FN(quantize_row)(void *out, const float *x, int64_t cols) {
+    int8_t *q = (int8_t *)out;
+    float *d = (float *)(void *)(q + cols);
+    int16_t *sums = (int16_t *)(void *)(q + cols + cols / 8);
+    const VI magnitude = FN(iset)(0x7fffffff);
+    for (int64_t b = 0; b < cols / 32; b++) {
+        const VF lo = FN(load)(x + 32 * b), hi = FN(load)(x + 32 * b + 16);
+        const int32_t top = FN(imax_all)(FN(imax)(FN(iand)(FN(bits)(lo), magnitude), FN(iand)(FN(bits)(hi), magnitude)));
+        const int finite = top < 0x7f800000, tiny = top < 0x04000000;
+        const float amax = tfm__bits_f32((uint32_t)top);
+        const VF inverse = FN(set)(finite && !tiny ? 127.0f / amax : 0.0f);
+        VI a = FN(round)(FN(mul)(lo, inverse)), c = FN(round)(FN(mul)(hi, inverse));
+        if (!finite) a = c = FN(iset)(0);
+        d[b] = tiny ? 0.0f : amax / 127.0f;
+        FN(store_i8)(q + 32 * b, a);
+        FN(store_i8)(q + 32 * b + 16, c);
+        sums[2 * b] = (int16_t)FN(isum)(a);
+        sums[2 * b + 1] = (int16_t)FN(isum)(c);
+    }
+}
+
+static void FN(store_kv)(void *out, int32_t kv_type, const float *x, int64_t n) {
+    uint8_t *p = (uint8_t *)out;
+    if (kv_type == TFM_F32) {
+        memcpy(p, x, 4 * (size_t)n);
+    } else if (kv_type == TFM_BF16) {
+        for (int64_t i = 0; i < n; i++) tfm__float_put(out, TFM_BF16, (size_t)i, x[i]);
+    } else if (kv_type == TFM_F16) {
+        TFM__EACH(i, w, n) { /* saturates; min and max return their second operand if it is NaN */
+            VF v = FN(get)(x + i, w, 0.0f);
+            uint8_t h[32];
+            FN(store_f16)(h, FN(max)(FN(set)(-65504.0f), FN(min)(FN(set)(65504.0f), v)));
+            memcpy(p + 2 * i, h, 2 * (size_t)w);
+        }
+    } else if (kv_type == TFM_Q8_0) {
+        tfm__block block;
+        for (int64_t i = 0; i < n; i += 32, p += 34) {
+            tfm__quantize_q8_0(&block, x + i);
+            memcpy(p, &block.d, 2);
+            memcpy(p + 2, block.code, 32);
+        }
+    }
+}
+
+static void FN(embed)(float *out, const tfm_tensor *w, int64_t row, float scale) {
+    tfm_tensor_row(w, row, out);
+    FN(scale)(out, scale, w->cols);
+}
+
+/* --- block formats: one unit of 32 inputs x 16 rows --------------------------------------------------------------- */
+
+/* The codes of a unit as 8 groups; 8-bit codes stay signed. Layout: [B3]. */
+TFM__BODY void FN(unpack)(const int fmt, const uint8_t *unit, VB *c) {
+    const tfm__format *f = &tfm__formats[fmt];
+    const int low = f->low.bits, high = f->high.bits;
+    if (low == 8) {
+        TFM__UNROLL
+        for (int g = 0; g < 8; g++) c[g] = FN(bload)(unit + 64 * g);
+    } else if (low == 4) {
+        TFM__UNROLL
+        for (int g = 0; g < 4; g++) {
+            const VB v = FN(bload)(unit + 64 * g);
+            c[g] = FN(field)(v, 0, 15);
+            c[g + 4] = FN(field)(v, 4, 15);
+        }
+    } else {
+        const VB v0 = FN(bload)(unit), v1 = FN(bload)(unit + 64);
+        TFM__UNROLL
+        for (int g = 0; g < 4; g++) {
+            c[g] = FN(field)(v0, 2 * g, 3);
+            c[g + 4] = FN(field)(v1, 2 * g, 3);
+        }
+    }
+    if (high == 1) {
+        const VB h = FN(bload)(unit + 64 * low);
+        TFM__UNROLL
+        for (int g = 0; g < 8; g++) c[g] = FN(merge)(c[g], h, g, 1, low);
+    } else if (high == 2) {
+        const VB h0 = FN(bload)(unit + 64 * low), h1 = FN(bload)(unit + 64 * low + 64);
+        TFM__UNROLL
+        for (int g = 0; g < 4; g++) {
+            c[g] = FN(merge)(c[g], h0, 2 * g, 3, low);
+            c[g + 4] = FN(merge)(c[g + 4], h1, 2 * g, 3, low);
+        }
+    }
+}
+
+/* What multiplies the codes of a unit. Sub-blocks of 16 use two entries, others one. */
+typedef struct FN(scales) {
+    VF d, m;         /* m or dmin */
+    VI sc[2], mn[2]; /* integer scales and minima */
+} FN(scales);
+
+/* `s` are the scales of the block, `u` is the unit in the block. */
+TFM__BODY FN(scales) FN(unit_scales)(const int fmt, const uint8_t *s, int u) {
+    const tfm__format *f = &tfm__formats[fmt];
+    FN(scales) r;
+    r.d = r.m = FN(load_f16)(s);
+    r.sc[0] = r.sc[1] = r.mn[0] = r.mn[1] = FN(iset)(1);
+    if (f->min) r.m = FN(load_f16)(s + 32);
+    s += f->min ? 64 : 32;
+    if (f->sub == 32) {
+        r.sc[0] = FN(load_u8)(s + 32 * u);
+        r.mn[0] = r.mn[1] = FN(load_u8)(s + 32 * u + 16);
+    } else if (f->sub == 16) {
+        TFM__UNROLL
+        for (int i = 0; i < 2; i++) {
+            r.sc[i] = f->min ? FN(load_u8)(s + 32 * u + 16 * i) : FN(load_i8)(s + 32 * u + 16 * i);
+            if (f->min) {
+                r.mn[i] = FN(shift_right)(r.sc[i], 4);
+                r.sc[i] = FN(iand)(r.sc[i], FN(iset)(15));
+            }
+        }
+    }
+    return r;
+}
+
+/* Dequantised values of a unit: panel[32][16 rows], each operation rounded as in tfm__block_values. */
+TFM__BODY void FN(unit_values)(const int fmt, float *panel, const uint8_t *unit, const uint8_t *scales, int u) {
+    const tfm__format *f = &tfm__formats[fmt];
+    const FN(scales) s = FN(unit_scales)(fmt, scales, u);
+    const VI zero = FN(iset)(f->bits == 8 ? 128 : f->zero);
+    VB c[8];
+    FN(unpack)(fmt, unit, c);
+    for (int h = 0; h < 2; h++) {
+        const int i = f->sub == 16 ? h : 0;
+        const VF d = f->sub ? FN(mul)(s.d, FN(to_float)(s.sc[i])) : s.d;
+        const VF m = f->min == 2 ? FN(mul)(s.m, FN(to_float)(s.mn[i])) : s.m;
+        for (int g = 4 * h; g < 4 * h + 4; g++) {
+            const VB codes = f->bits == 8 ? FN(flip)(c[g]) : c[g];
+            TFM__UNROLL
+            for (int j = 0; j < 4; j++) {
+                VF v = FN(mul)(d, FN(to_float)(FN(isub)(FN(byte)(codes, j), zero)));
+                if (f->min == 1) v = FN(add)(v, m);
+                if (f->min == 2) v = FN(sub)(v, m);
+                FN(store)(panel + 64 * g + 16 * j, v);
+            }
+        }
+    }
+}
+
+/* --- matmul with q8 activations ----------------------------------------------------------------------------------- */
+
+/* acc + one unit times one token (DESIGN: "the same bits", rule a). Sums of a unit are integers below 2^24, hence exact
+   as int32 and as float32. `first` and `second` are pairs of -zero for the sums of the two halves. */
+TFM__BODY VF FN(unit_dot)(const int fmt, VF acc, const VB *c, const FN(scales) *s, VI mins, VI zeros, const int8_t *x,
+                            float dx, const int16_t *sums) {
+    const tfm__format *f = &tfm__formats[fmt];
+    const int zero = f->bits == 8 ? 128 * TFM__FLIP : f->zero;
+    const VI none = FN(iset)(0);
+    const VF vdx = FN(set)(dx);
+    VF t;
+    if (f->sub == 16) {
+        const VI one_half = FN(iset)(0xffff);
+        VI a = zero ? FN(dot2)(none, FN(iand)(zeros, one_half), sums) : none;
+        VI b = zero ? FN(dot2)(none, FN(isub)(zeros, FN(iand)(zeros, one_half)), sums) : none;
+        a = FN(dot)(a, c, 4, x, f->bits);
+        b = FN(dot)(b, c + 4, 4, x + 16, f->bits);
+        t = FN(mul)(FN(to_float)(a), FN(to_float)(s->sc[0]));
+        t = FN(madd)(FN(to_float)(b), FN(to_float)(s->sc[1]), t);
+    } else {
+        VI a = zero ? FN(dot2)(none, zeros, sums) : none;
+        t = FN(to_float)(FN(dot)(a, c, 8, x, f->bits));
+        if (f->sub) t = FN(mul)(t, FN(to_float)(s->sc[0]));
+    }
+    acc = FN(madd)(t, FN(mul)(s->d, vdx), acc);
+    if (f->min) {
+        const VF least = FN(to_float)(FN(dot2)(none, mins, sums));
+        const VF scale = FN(mul)(s->m, vdx);
+        acc = f->min == 1 ? FN(madd)(least, scale, acc) : FN(nmadd)(least, scale, acc);
+    }
+    return acc;
+}
+
+/* y = acc + bias for one strip of one token. */
+TFM__BODY void FN(finish)(const tfm_matmul_args *a, int64_t strip, int64_t t, VF acc) {
+    const int64_t row = 16 * strip, left = a->w->rows - row, w = left < 16 ? left : 16;
+    if (a->bias) acc = FN(add)(acc, FN(get)(a->bias + row, w, 0.0f));
+    FN(put)(a->y + (size_t)t * a->y_stride + row, acc, w);
+}
+
+/* One strip times nt tokens from t0 on. */
+TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a, int64_t strip, int64_t t0) {
+    const tfm__format *f = &tfm__formats[fmt];
+    const int64_t cols = a->w->cols, blocks = cols / f->info.block;
+    const int units = f->info.block / 32, zero = f->bits == 8 ? 128 * TFM__FLIP : f->zero;
+    const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * tfm_strip_bytes(f->info.type, cols);
+    const uint8_t *scales = codes + tfm__scales_at(f, blocks, 0);
+    const uint8_t *x = (const uint8_t *)a->x + (size_t)t0 * a->x_stride;
+    const VI zeros = FN(pairs)(FN(iset)(-zero), FN(iset)(-zero));
+    VF acc[TFM__TOKENS];
+    TFM__UNROLL
+    for (int t = 0; t < nt; t++) acc[t] = FN(set)(0.0f);
+    for (int64_t b = 0, k = 0; b < blocks; b++, scales += tfm__scale_bytes(f)) {
+        for (int u = 0; u < units; u++, k++, codes += 64 * f->bits) {
+            VB c[8];
+            FN(unpack)(fmt, codes, c);
+            TFM__UNROLL
+            for (int g = 0; g < 8; g++) c[g] = f->bits == 8 && TFM__FLIP ? FN(flip)(c[g]) : c[g];
+            const FN(scales) s = FN(unit_scales)(fmt, scales, u);
+            const VI mins = FN(pairs)(s.mn[0], s.mn[1]);
+            TFM__UNROLL
+            for (int t = 0; t < nt; t++) {
+                const uint8_t *row = x + (size_t)t * a->x_stride;
+                const float *dx = (const float *)(const void *)(row + cols) + k;
+                const int16_t *sums = (const int16_t *)(const void *)(row + cols + cols / 8) + 2 * k;
+                acc[t] = FN(unit_dot)(fmt, acc[t], c, &s, mins, zeros, (const int8_t *)row + 32 * k, *dx, sums);
+            }
+        }
+    }
+    TFM__UNROLL
+    for (int t = 0; t < nt; t++) FN(finish)(a, strip, t0 + t, acc[t]);
+}
+
+TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
+    for (int64_t s = strip0; s < strip1; s++) {
+        int64_t t = 0;
+        for (; t + TFM__TOKENS <= a->n; t += TFM__TOKENS) FN(q8_tile)(fmt, TFM__TOKENS, a, s, t);
+        for (; t < a->n; t++) FN(q8_tile)(fmt, 1, a, s, t);
+    }
+}
+
+#define TFM__Q8_KERNEL(F) \
+    static void FN(q8_##F)(const tfm_matmul_args *a, int64_t s0, int64_t s1) { FN(q8_strips)(TFM__##F, a, s0, s1); }
+TFM__Q8_KERNEL(Q8_0)
+TFM__Q8_KERNEL(Q4_0)
+TFM__Q8_KERNEL(Q4_1)
+TFM__Q8_KERNEL(Q5_0)
+TFM__Q8_KERNEL(Q5_1)
+TFM__Q8_KERNEL(Q2_K)
+TFM__Q8_KERNEL(Q3_K)
+TFM__Q8_KERNEL(Q4_K)
+TFM__Q8_KERNEL(Q5_K)
+TFM__Q8_KERNEL(Q6_K)
+#undef TFM__Q8_KERNEL
+
+static const tfm__strips_fn FN(q8_kernels)[TFM__N_FORMATS] = {
+    NULL, NULL, NULL, FN(q8_Q8_0), FN(q8_Q4_0), FN(q8_Q4_1), FN(q8_Q5_0), FN(q8_Q5_1),
+    FN(q8_Q2_K), FN(q8_Q3_K), FN(q8_Q4_K), FN(q8_Q5_K), FN(q8_Q6_K)
+};
+
+/* --- matmul with float32 activations ------------------------------------------------------------------------------ */
+/* Weights become panels [inputs][16 rows] of float32 (F32 tiles are panels already). Each output is one chain over the
+   inputs, carried in y between panels. */
+
+static void FN(widen_rows)(float *panel, const tfm_tensor *w, int64_t strip, int64_t k0, int nk) {
+    const int64_t row0 = 16 * strip;
+    const size_t cols = (size_t)w->cols;
+    for (int r = 0; r < 16; r++) {
+        const size_t at = (size_t)(row0 + r) * cols + (size_t)k0;
+        if (row0 + r >= w->rows) {
+            for (int k = 0; k < nk; k++) panel[16 * k + r] = 0.0f;
+        } else if (w->type == TFM_F32) {
+            const float *src = (const float *)w->data + at;
+            for (int k = 0; k < nk; k++) panel[16 * k + r] = src[k];
+        } else {
+            const uint8_t *src = (const uint8_t *)w->data + 2 * at;
+            for (int k = 0; k < nk; k += 16) { /* 16 values at once, then spread over the rows */
+                const int n = nk - k < 16 ? nk - k : 16;
+                float v[16];
+                uint8_t h[32] = { 0 };
+                memcpy(h, src + 2 * k, 2 * (size_t)n);
+                FN(store)(v, w->type == TFM_F16 ? FN(load_f16)(h) : FN(load_bf16)(h));
+                for (int i = 0; i < n; i++) panel[16 * (k + i) + r] = v[i];
+            }
+        }
+    }
+}
+
+TFM__BODY void FN(widen_blocks)(const int fmt, float *panel, const uint8_t *strip, int64_t cols, int64_t k0, int nk) {
+    const tfm__format *f = &tfm__formats[fmt];
+    const int64_t blocks = cols / f->info.block;
+    for (int64_t u = k0 / 32; u < (k0 + nk) / 32; u++, panel += 512) {
+        const int64_t b = 32 * u / f->info.block;
+        FN(unit_values)(fmt, panel, strip + 64 * f->bits * u, strip + tfm__scales_at(f, blocks, b), (int)(u % (f->info.block / 32)));
+    }
+}
+
+/* panel = inputs k0 ... k0 + nk of a strip; k0 and nk are multiples of 32 for block types. */
+static void FN(widen)(float *panel, const tfm_tensor *w, int64_t strip, int64_t k0, int nk) {
+    const uint8_t *p = (const uint8_t *)w->data + (size_t)strip * tfm_strip_bytes(w->type, w->cols);
+    if (w->layout == TFM_ROWS) {
+        FN(widen_rows)(panel, w, strip, k0, nk);
+        return;
+    }
+    switch (w->type) {
+    case TFM_F16: for (int k = 0; k < nk; k++) FN(store)(panel + 16 * k, FN(load_f16)(p + 32 * (k0 + k))); break;
+    case TFM_BF16: for (int k = 0; k < nk; k++) FN(store)(panel + 16 * k, FN(load_bf16)(p + 32 * (k0 + k))); break;
+    case TFM_Q8_0: FN(widen_blocks)(TFM__Q8_0, panel, p, w->cols, k0, nk); break;
+    case TFM_Q4_0: FN(widen_blocks)(TFM__Q4_0, panel, p, w->cols, k0, nk); break;
+    case TFM_Q4_1: FN(widen_blocks)(TFM__Q4_1, panel, p, w->cols, k0, nk); break;
+    case TFM_Q5_0: FN(widen_blocks)(TFM__Q5_0, panel, p, w->cols, k0, nk); break;
+    case TFM_Q5_1: FN(widen_blocks)(TFM__Q5_1, panel, p, w->cols, k0, nk); break;
+    case TFM_Q2_K: FN(widen_blocks)(TFM__Q2_K, panel, p, w->cols, k0, nk); break;
+    case TFM_Q3_K: FN(widen_blocks)(TFM__Q3_K, panel, p, w->cols, k0, nk); break;
+    case TFM_Q4_K: FN(widen_blocks)(TFM__Q4_K, panel, p, w->cols, k0, nk); break;
+    case TFM_Q5_K: FN(widen_blocks)(TFM__Q5_K, panel, p, w->cols, k0, nk); break;
+    case TFM_Q6_K: FN(widen_blocks)(TFM__Q6_K, panel, p, w->cols, k0, nk); break;
+    default: break;
+    }
+}
+
+/* Panels in use: ns strips from `strip` on, inputs k0 ... k0 + nk. */
+typedef struct FN(panels) { const float *p[4]; int64_t strip, k0; int nk; } FN(panels);
+
+/* ns strips times nt tokens over one depth of panels. */
+TFM__BODY void FN(f32_tile)(const int ns, const int nt, const tfm_matmul_args *a, const FN(panels) *w, int64_t t0) {
+    const uint8_t *x = (const uint8_t *)a->x + (size_t)t0 * a->x_stride + 4 * (size_t)w->k0;
+    const int64_t row = 16 * w->strip, left = a->w->rows - row - 16 * (ns - 1), last = left < 16 ? left : 16;
+    float *y = a->y + (size_t)t0 * a->y_stride + row;
+    VF acc[4][6];
+    TFM__UNROLL
+    for (int t = 0; t < nt; t++) {
+        TFM__UNROLL
+        for (int s = 0; s < ns; s++) {
+            acc[s][t] = w->k0 ? FN(get)(y + (size_t)t * a->y_stride + 16 * s, s + 1 < ns ? 16 : last, 0.0f) : FN(set)(0.0f);
+        }
+    }
+    for (int k = 0; k < w->nk; k++) {
+        VF v[4];
+        TFM__UNROLL
+        for (int s = 0; s < ns; s++) v[s] = FN(load)(w->p[s] + 16 * k);
+        TFM__UNROLL
+        for (int t = 0; t < nt; t++) {
+            float one;
+            memcpy(&one, x + (size_t)t * a->x_stride + 4 * (size_t)k, 4);
+            const VF xv = FN(set)(one);
+            TFM__UNROLL
+            for (int s = 0; s < ns; s++) acc[s][t] = FN(madd)(v[s], xv, acc[s][t]);
+        }
+    }
+    const int done = w->k0 + w->nk == a->w->cols;
+    TFM__UNROLL
+    for (int t = 0; t < nt; t++) {
+        TFM__UNROLL
+        for (int s = 0; s < ns; s++) {
+            if (done) FN(finish)(a, w->strip + s, t0 + t, acc[s][t]);
+            else FN(put)(y + (size_t)t * a->y_stride + 16 * s, acc[s][t], s + 1 < ns ? 16 : last);
+        }
+    }
+}
+
+static void FN(f32_panel)(int ns, const tfm_matmul_args *a, const FN(panels) *w) {
+    int64_t t = 0;
+    if (ns == TFM__STRIPS) for (; t + 6 <= a->n; t += 6) FN(f32_tile)(TFM__STRIPS, 6, a, w, t);
+    else if (ns == 1) for (; t + 6 <= a->n; t += 6) FN(f32_tile)(1, 6, a, w, t);
+    for (; t < a->n; t++) {
+        if (ns == 4) FN(f32_tile)(4, 1, a, w, t);
+        else FN(f32_tile)(1, 1, a, w, t);
+    }
+}
+
+static void FN(matmul_f32)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
+    float stack[16 * 256 + 16]; /* 16 KB and room to align */
+    const int in_place = a->w->type == TFM_F32 && a->w->layout == TFM_TILED;
+    const int wide = a->n >= 6 ? TFM__STRIPS : 4; /* GEMV: four chains hide the latency of madd */
+    const size_t strip_bytes = tfm_strip_bytes(a->w->type, a->w->cols);
+    const int on_stack = !a->scratch || a->scratch_bytes < sizeof stack;
+    float *panel = on_stack ? stack + (64 - ((uintptr_t)stack & 63)) % 64 / 4 : (float *)a->scratch;
+    const size_t room = (on_stack ? 16 * 256 : a->scratch_bytes / 4) / 16;
+    FN(panels) w;
+    for (int64_t s = strip0; s < strip1;) {
+        const int ns = strip1 - s >= wide ? wide : 1;
+        const int64_t depth = in_place ? 256 : (int64_t)(room / (size_t)ns < 256 ? room / (size_t)ns : 256) & ~31;
+        w.strip = s;
+        for (w.k0 = 0; w.k0 < a->w->cols; w.k0 += depth) {
+            w.nk = (int)(a->w->cols - w.k0 < depth ? a->w->cols - w.k0 : depth);
+            for (int i = 0; i < ns; i++) {
+                float *p = panel + 16 * depth * i;
+                if (!in_place) FN(widen)(p, a->w, s + i, w.k0, w.nk);
+                w.p[i] = in_place ? (const float *)(const void *)((const uint8_t *)a->w->data + (size_t)(s + i) * strip_bytes) + 16 * w.k0 : p;
+            }
+            FN(f32_panel)(ns, a, &w);
+        }
+        s += ns;
+    }
+}
+
+static void FN(matmul)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
+    const int64_t strips = (a->w->rows + 15) / 16;
+    if (strip1 > strips) strip1 = strips;
+    if (a->x_q8) FN(q8_kernels)[tfm__format_of(a->w->type) - tfm__formats](a, strip0, strip1);
+    else FN(matmul_f32)(a, strip0, strip1);
+}
+
+/* --- attention ---------------------------------------------------------------------------------------------------- */
+
+/* One query of one head: it sees positions [begin, end). m and l are the running maximum and sum; out holds the running
+   weighted sum of values. */
+typedef struct FN(query) {
+    const float *q;
+    float *out, m, l;
+    int64_t begin, end;
+} FN(query);
+
+/* Keys or values of one kv head: `count` positions from `first` on, stored in a ring. */
+typedef struct FN(ring) { const uint8_t *base; size_t row_bytes; int64_t length, slot; } FN(ring);
+
+TFM__BODY const uint8_t *FN(ring_row)(const FN(ring) *r, int64_t j) { /* j-th position after the ring's slot */
+    const int64_t s = r->slot + j;
+    return r->base + (size_t)(s < r->length ? s : s - r->length) * r->row_bytes;
+}
+
+/* Elements [16 c, 16 c + w) of a cached row; the other lanes are 0. */
+TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *row, int64_t c, int64_t w) {
+    uint8_t tail[32] = { 0 };
+    if (type == TFM_F32) return FN(get)((const float *)(const void *)row + 16 * c, w, 0.0f);
+    if (type == TFM_Q8_0) {
+        const uint8_t *block = row + 34 * (c / 2);
+        uint16_t d;
+        memcpy(&d, block, 2);
+        return FN(mul)(FN(to_float)(FN(load_i8)(block + 2 + 16 * (c % 2))), FN(set)(FN(half)(d)));
+    }
+    row += 32 * c;
+    if (w < 16) {
+        memcpy(tail, row, 2 * (size_t)w);
+        row = tail;
+    }
+    return type == TFM_F16 ? FN(load_f16)(row) : FN(load_bf16)(row);
+}
+
+/* score[r][j] = scale * q[r].k[j] for j in [j0, j1) of a block, capped; -inf elsewhere. */
+TFM__BODY void FN(scores)(const int32_t type, const int nr, float (*score)[64], const FN(query) *rows, const FN(ring) *k,
+                            const tfm_attention_args *a, int j0, int j1) {
+    const int64_t head_dim = a->head_dim;
+    for (int j = 0; j < 64; j += 16) {
+        VF part[4][16];
+        if (j + 16 <= j0 || j >= j1) {
+            for (int r = 0; r < nr; r++) FN(store)(score[r] + j, FN(set)(-INFINITY));
+            continue;
+        }
+        for (int i = 0; i < 16; i++) {
+            VF acc[4];
+            TFM__UNROLL
+            for (int r = 0; r < nr; r++) acc[r] = FN(set)(0.0f);
+            if (j + i >= j0 && j + i < j1) {
+                const uint8_t *key = FN(ring_row)(k, j + i - j0);
+                for (int64_t c = 0; 16 * c < head_dim; c++) {
+                    const int64_t w = head_dim - 16 * c < 16 ? head_dim - 16 * c : 16;
+                    const VF kv = FN(load_kv)(type, key, c, w);
+                    TFM__UNROLL
+                    for (int r = 0; r < nr; r++) acc[r] = FN(madd)(FN(get)(rows[r].q + 16 * c, w, 0.0f), kv, acc[r]);
+                }
+            }
+            TFM__UNROLL
+            for (int r = 0; r < nr; r++) part[r][i] = acc[r];
+        }
+        for (int r = 0; r < nr; r++) {
+            VF s = FN(mul)(FN(sum16)(part[r]), FN(set)(a->scale));
+            if (a->softcap > 0) s = FN(cap)(s, FN(set)(a->softcap));
+            FN(store)(score[r] + j, s);
+            for (int i = j; i < j + 16; i++) if (i < j0 || i >= j1) score[r][i] = -INFINITY;
+        }
+    }
+}
+
+/* out[chunk] = out * keep + (sum over j of p[j] v[j]) * take, for nc chunks of 16 from chunk c on. */
+TFM__BODY void FN(values)(const int32_t type, const int nr, const int nc, float (*p)[64], const FN(query) *rows,
+                            const float *keep, const float *take, const FN(ring) *v, int n, int j0, int64_t c, int64_t w) {
+    VF acc[4][4];
+    TFM__UNROLL
+    for (int r = 0; r < nr; r++) {
+        TFM__UNROLL
+        for (int i = 0; i < nc; i++) acc[r][i] = FN(set)(0.0f);
+    }
+    for (int j = 0; j < n; j++) {
+        const uint8_t *row = FN(ring_row)(v, j);
+        VF x[4];
+        TFM__UNROLL
+        for (int i = 0; i < nc; i++) x[i] = FN(load_kv)(type, row, c + i, w);
+        TFM__UNROLL
+        for (int r = 0; r < nr; r++) {
+            const VF weight = FN(set)(p[r][j0 + j]);
+            TFM__UNROLL
+            for (int i = 0; i < nc; i++) acc[r][i] = FN(madd)(weight, x[i], acc[r][i]);
+        }
+    }
+    for (int r = 0; r < nr; r++) {
+        TFM__UNROLL
+        for (int i = 0; i < nc; i++) {
+            float *out = rows[r].out + 16 * (c + i);
+            FN(put)(out, FN(madd)(acc[r][i], FN(set)(take[r]), FN(mul)(FN(get)(out, w, 0.0f), FN(set)(keep[r]))), w);
+        }
+    }
+}
+
+TFM__BODY float FN(exp_one)(float x) {
+    float v[16];
+    FN(store)(v, FN(exp)(FN(set)(x)));
+    return v[0];
+}
+
+/* One block of 64 positions, of which [j0, j1) are visible to all nr queries: reduced against its own maximum, then
+   merged into the running state. */
+TFM__BODY void FN(block)(const int32_t type, const int nr, FN(query) *rows, const FN(ring) *k, const FN(ring) *v,
+                           const tfm_attention_args *a, int j0, int j1) {
+    float score[4][64], keep[4], take[4];
+    FN(scores)(type, nr, score, rows, k, a, j0, j1);
+    for (int r = 0; r < nr; r++) {
+        const float top = FN(maximum)(score[r], 64);
+        VF e[4];
+        TFM__UNROLL
+        for (int i = 0; i < 4; i++) {
+            e[i] = FN(exp)(FN(sub)(FN(load)(score[r] + 16 * i), FN(set)(top)));
+            FN(store)(score[r] + 16 * i, e[i]);
+        }
+        const float l = FN(sum)(FN(add)(FN(add)(e[0], e[1]), FN(add)(e[2], e[3])));
+        const float m = rows[r].m > top ? rows[r].m : top;
+        keep[r] = FN(exp_one)(rows[r].m - m);
+        take[r] = FN(exp_one)(top - m);
+        rows[r].l = rows[r].l * keep[r] + l * take[r];
+        rows[r].m = m;
+    }
+    const int64_t chunks = a->head_dim / 16;
+    const int nc = nr == 1 || TFM__STRIPS == 4 ? 4 : 1; /* as many chains as there are registers */
+    int64_t c = 0;
+    for (; c + nc <= chunks; c += nc) FN(values)(type, nr, nc, score, rows, keep, take, v, j1 - j0, j0, c, 16);
+    for (; c < chunks; c++) FN(values)(type, nr, 1, score, rows, keep, take, v, j1 - j0, j0, c, 16);
+    if (a->head_dim % 16) FN(values)(type, nr, 1, score, rows, keep, take, v, j1 - j0, j0, c, a->head_dim % 16);
+}
+
+/* Up to four queries that read the same kv head. They share the loads of a block that they see alike; where a mask cuts
+   it differently each goes alone, with the same arithmetic. */
+TFM__BODY void FN(queries)(const int32_t type, const tfm_attention_args *a, int64_t kv_head, FN(query) *rows, int n) {
+    const int64_t row_bytes = type == TFM_F32 ? 4 * (int64_t)a->head_dim : type == TFM_Q8_0 ? a->head_dim / 32 * 34 : 2 * (int64_t)a->head_dim;
+    const size_t offset = (size_t)(kv_head * a->length * row_bytes);
+    FN(ring) k = { (const uint8_t *)a->k + offset, (size_t)row_bytes, a->length, 0 }, v = k;
+    v.base = (const uint8_t *)a->v + offset;
+    int64_t begin = rows[0].begin, end = rows[0].end;
+    for (int r = 0; r < n; r++) {
+        begin = rows[r].begin < begin ? rows[r].begin : begin;
+        end = rows[r].end > end ? rows[r].end : end;
+        rows[r].m = -INFINITY;
+        rows[r].l = 0.0f;
+        memset(rows[r].out, 0, 4 * (size_t)a->head_dim);
+    }
+    for (int64_t b = begin - begin % 64; b < end; b += 64) {
+        int j0[4], j1[4];
+        for (int r = 0; r < n; r++) {
+            j0[r] = (int)(rows[r].begin > b ? (rows[r].begin - b < 64 ? rows[r].begin - b : 64) : 0);
+            j1[r] = (int)(rows[r].end < b + 64 ? (rows[r].end > b ? rows[r].end - b : 0) : 64);
+        }
+        for (int r = 0; r < n;) {
+            int nr = 1;
+            while (r + nr < n && j0[r + nr] == j0[r] && j1[r + nr] == j1[r]) nr++;
+            nr = nr == 3 ? 2 : nr;
+            if (j0[r] < j1[r]) {
+                k.slot = v.slot = (b + j0[r]) % a->length;
+                if (nr == 4) FN(block)(type, 4, rows + r, &k, &v, a, j0[r], j1[r]);
+                else if (nr == 2) FN(block)(type, 2, rows + r, &k, &v, a, j0[r], j1[r]);
+                else FN(block)(type, 1, rows + r, &k, &v, a, j0[r], j1[r]);
+            }
+            r += nr;
+        }
+    }
+    for (int r = 0; r < n; r++) {
+        const VF l = FN(set)(rows[r].l);
+        TFM__EACH(i, w, a->head_dim) FN(put)(rows[r].out + i, FN(div)(FN(get)(rows[r].out + i, w, 0.0f), l), w);
+    }
+}
+
+#define TFM__QUERIES(T) \
+    static void FN(queries_##T)(const tfm_attention_args *a, int64_t kv_head, FN(query) *rows, int n) { \
+        FN(queries)(TFM_##T, a, kv_head, rows, n); \
+    }
+TFM__QUERIES(F32)
+TFM__QUERIES(F16)
+TFM__QUERIES(BF16)
+TFM__QUERIES(Q8_0)
+#undef TFM__QUERIES
+
+static void FN(query_group)(const tfm_attention_args *a, int64_t kv_head, FN(query) *rows, int n) {
+    switch (a->kv_type) {
+    case TFM_F32: FN(queries_F32)(a, kv_head, rows, n); break;
+    case TFM_F16: FN(queries_F16)(a, kv_head, rows, n); break;
+    case TFM_BF16: FN(queries_BF16)(a, kv_head, rows, n); break;
+    case TFM_Q8_0: FN(queries_Q8_0)(a, kv_head, rows, n); break;
+    default: break;
+    }
+}
+
+static void FN(attention)(const tfm_attention_args *a, int64_t item0, int64_t item1) {
+    const int64_t heads = a->n_heads, group = heads / a->n_kv_heads;
+    for (int64_t kv = 0; kv < a->n_kv_heads; kv++) {
+        FN(query) rows[4];
+        int n = 0;
+        for (int64_t t = item0 / heads; t * heads < item1; t++) {
+            for (int64_t i = t * heads + kv * group; i < t * heads + (kv + 1) * group; i++) {
+                if (i < item0 || i >= item1) continue;
+                rows[n].q = a->q + i * a->head_dim;
+                rows[n].out = a->out + i * a->head_dim;
+                rows[n].end = a->pos + t + 1;
+                rows[n].begin = a->window > 0 && rows[n].end > a->window ? rows[n].end - a->window : 0;
+                if (++n < 4) continue;
+                FN(query_group)(a, kv, rows, n);
+                n = 0;
+            }
+        }
+        if (n) FN(query_group)(a, kv, rows, n);
+    }
+}
+
+static const tfm_kernels FN(kernels) = {
+    TFM__PASS_ISA, TFM__PASS_NAME, FN(rmsnorm), FN(layernorm), FN(softmax), FN(logsumexp), FN(softcap), FN(activate), FN(glu),
+    FN(add_scaled), FN(scale), FN(rope_angles), FN(rope), FN(quantize_row), FN(store_kv), FN(embed), FN(matmul), FN(attention)
+};
+
+#undef FN
+#undef VF
+#undef VI
+#undef VB
+#undef TFM__EACH
+#undef TFM__PASS_ISA
+#undef TFM__PASS_NAME
+#undef TFM__TOKENS
+#undef TFM__STRIPS
+#undef TFM__FLIP
+#undef TFM__UNROLL
+#undef TFM__BODY
+#endif /* TFM__PASS */
+
+/* ====================================================================================================================
+   [D] HISTORY AND LICENCE
+   0.1.0  first version: dense decoders, tokenizers of their families, scalar, AVX2 and AVX-512 passes
+
+   This file is available under two licences; choose whichever you prefer: MIT No Attribution (MIT-0), or public domain
+   (www.unlicense.org). The texts stand in LICENSE. The software is provided "as is", without warranty of any kind.
+   ================================================================================================================= */
