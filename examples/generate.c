@@ -1,0 +1,274 @@
+/* generate - goes on with a text.
+ *
+ * This is what an application around tfm.h looks like, whole: open a model, turn the prompt into tokens, evaluate them
+ * in one go, and then, one token at a time, choose the next one from the logits, print it and evaluate it. What is
+ * special about a model is in its file; the loop is the same for all of them. examples/minimal.c is the same in 30
+ * lines, without the options, the figures and Ctrl-C.
+ *
+ * stdout gets the text and nothing else, as it is made; figures and warnings go to stderr.
+ */
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/run.h"
+
+#define PROMPT_MOST ((uint64_t)1 << 28)
+
+static run_options options = RUN_FAST;
+static const char *prompt_text, *prompt_path;
+static int64_t n_most = -1, top_k = 40, repeat_last_n;
+static double temp = 0.8, top_p = 0.95, min_p = 0.05, repeat_penalty = 1, presence_penalty, frequency_penalty;
+static uint64_t seed;
+static int seed_given, echo, chat, ignore_eos;
+
+static const cli_option option_rows[] = {
+    CLI_GROUP("The text"),
+    CLI_STRING('p', "prompt", "TEXT", &prompt_text, "", "the text to go on with", NULL),
+    CLI_STRING('f', "file", "FILE", &prompt_path, NULL, "the same from a file, byte for byte; - is stdin", NULL),
+    CLI_INT('n', "tokens", "N", &n_most, 0, INT32_MAX, "until the model ends the text", "tokens to generate", NULL),
+    CLI_FLAG(0, "echo", &echo, "print the prompt first"),
+    CLI_FLAG(0, "ignore-eos", &ignore_eos, "go on when the model ends the text"),
+    CLI_FLAG(0, "chat", &chat, "hold a conversation (not built yet)"),
+    CLI_GROUP("Choosing tokens, in this order"),
+    CLI_REAL(0, "repeat-penalty", "R", &repeat_penalty, 1e-6, DBL_MAX, NULL,
+             "divide the logits of earlier tokens; 1 = off", NULL),
+    CLI_REAL(0, "presence-penalty", "P", &presence_penalty, -1e6, 1e6, NULL, "subtract P once per earlier token", NULL),
+    CLI_REAL(0, "frequency-penalty", "P", &frequency_penalty, -1e6, 1e6, NULL, "subtract P for each occurrence", NULL),
+    CLI_INT(0, "repeat-last-n", "N", &repeat_last_n, 0, INT32_MAX, "all",
+            "how far back the penalties look: the last N tokens\nof prompt and answer; 0 = all", NULL),
+    CLI_REAL(0, "temp", "T", &temp, 0, 1000, NULL,
+             "below 1 bolder, above 1 more random;\n0 = always the likeliest", NULL),
+    CLI_INT(0, "top-k", "K", &top_k, 0, INT32_MAX, NULL, "keep the K likeliest; 0 = off", NULL),
+    CLI_REAL(0, "top-p", "P", &top_p, 0, 1, NULL, "keep the likeliest that reach P together; 1 = off", NULL),
+    CLI_REAL(0, "min-p", "P", &min_p, 0, 1, NULL, "drop what is less than P times the likeliest; 0 = off", NULL),
+    CLI_SEED(0, "seed", "S", &seed, "random", "the same seed gives the same text", &seed_given),
+    RUN_OPTION_ROWS(options, "the model's, at most 4096"),
+    CLI_END
+};
+static const char *const arg_names[] = { "MODEL" };
+static const cli command_line = {
+    "generate", "MODEL [-p TEXT | -f FILE] [-n N] [options]", "Goes on with a text.", option_rows, 1, 1, arg_names
+};
+
+/* ---- THE STATE OF A GENERATION ----------------------------------------------------------------------------------- */
+
+typedef struct generation {
+    run r;
+    int32_t *ids;         /* prompt, then answer: room for n_ctx + 1 */
+    int64_t n, n_prompt;
+    int continues;        /* the prompt has text */
+    void *sampler_memory;
+    tfm_sampler *sampler;
+    tfm_decoder decoder;
+    char *piece;          /* piece_size bytes, enough for every piece of text */
+    size_t piece_size;
+    double prompt_seconds, answer_seconds;
+    int interrupted, context_full;
+} generation;
+
+static int no_memory(void)
+{
+    return tool_error("out of memory");
+}
+
+static void generation_close(generation *g)
+{
+    free(g->ids);
+    free(g->sampler_memory);
+    free(g->piece);
+    run_close(&g->r);
+}
+
+/* ---- THE PROMPT ------------------------------------------------------------------------------------------------- */
+
+/* The ids of the prompt; an empty one is the model's begin of text. */
+static int encode_prompt(generation *g, const char *text, size_t size)
+{
+    const run *r = &g->r;
+    tfm_error err;
+    int32_t *ids = run_encode(r, text, size, 0, &g->n_prompt, &err);
+    int status = CLI_GO_ON;
+    if (!ids) return tool_error("the prompt: %s", err.msg);
+    g->ids = (int32_t *)calloc((size_t)r->setup.n_ctx + 1, sizeof *g->ids);
+    g->continues = size > 0;
+    if (!g->ids) {
+        status = no_memory();
+    } else if (g->n_prompt > r->setup.n_ctx) {
+        status = tool_error("the prompt: %lld tokens do not fit the context of %d", (long long)g->n_prompt,
+                            (int)r->setup.n_ctx);
+    } else if (g->n_prompt > 0) {
+        memcpy(g->ids, ids, (size_t)g->n_prompt * sizeof *ids);
+    } else if (r->config->bos >= 0) {
+        g->ids[g->n_prompt++] = r->config->bos;
+    } else {
+        status = tool_error("the prompt: it is empty, and %s has no token that begins a text", r->path);
+    }
+    g->n = g->n_prompt;
+    free(ids);
+    return status;
+}
+
+static int read_prompt(generation *g)
+{
+    tfm_error err;
+    char *text = NULL;
+    size_t size = 0;
+    int status;
+    if (!g->r.tokenizer) return tool_error("%s: has no tokenizer", g->r.path);
+    if (prompt_path && read_whole(prompt_path, PROMPT_MOST, &text, &size, &err)) return tool_error("%s", err.msg);
+    if (prompt_text) size = strlen(prompt_text);
+    status = encode_prompt(g, prompt_path ? text : prompt_text ? prompt_text : "", size);
+    if (echo && status == CLI_GO_ON) fwrite(prompt_path ? text : prompt_text ? prompt_text : "", 1, size, stdout);
+    fflush(stdout);
+    free(text);
+    return status;
+}
+
+/* ---- THE ANSWER ------------------------------------------------------------------------------------------------- */
+
+static int make_sampler(generation *g)
+{
+    const int32_t n_vocab = g->r.config->n_vocab;
+    tfm_sampler_config c;
+    tfm_error err;
+    size_t bytes;
+    char *aligned;
+    if (tfm_sampler_size(n_vocab, &bytes))
+        return tool_error("%s: the sampler cannot choose among %d tokens", g->r.path, (int)n_vocab);
+    g->sampler_memory = malloc(bytes + 63);
+    if (!g->sampler_memory) return no_memory();
+    memset(&c, 0, sizeof c);
+    c.size = sizeof c;
+    c.temp = (float)temp;
+    c.top_k = (int32_t)top_k;
+    c.top_p = (float)top_p;
+    c.min_p = (float)min_p;
+    c.repeat_penalty = (float)repeat_penalty;
+    c.presence_penalty = (float)presence_penalty;
+    c.frequency_penalty = (float)frequency_penalty;
+    c.repeat_last_n = repeat_last_n;
+    c.seed = seed_given ? seed : (seed = random_seed());
+    aligned = (char *)g->sampler_memory + (64 - (uintptr_t)g->sampler_memory % 64) % 64;
+    if (tfm_sampler_init(&c, n_vocab, aligned, bytes, &g->sampler, &err)) return tool_error("%s", err.msg);
+    return CLI_GO_ON;
+}
+
+static int make_decoder(generation *g)
+{
+    const int32_t flags = TFM_DECODE_SKIP_SPECIAL | (g->continues ? TFM_DECODE_CONTINUATION : 0);
+    tfm_decode_init(&g->decoder, g->r.tokenizer, flags);
+    g->piece_size = tfm_decode_max(g->r.tokenizer);
+    g->piece = (char *)malloc(g->piece_size);
+    return g->piece ? CLI_GO_ON : no_memory();
+}
+
+static void print_piece(const generation *g, size_t size)
+{
+    fwrite(g->piece, 1, size, stdout);
+    fflush(stdout);
+}
+
+static int ends_text(const generation *g, int32_t id)
+{
+    const tfm_config *c = g->r.config;
+    int32_t i;
+    for (i = 0; i < c->n_eos && !ignore_eos; i++)
+        if (c->eos[i] == id) return 1;
+    return 0;
+}
+
+/* Ctrl-C also stops an evaluation that is under way. */
+static int on_progress(void *user, int64_t done, int64_t total)
+{
+    (void)user;
+    (void)done;
+    (void)total;
+    return run_interrupted();
+}
+
+/* Evaluates ids[from .. g->n). CLI_GO_ON, or 1; g->interrupted says that it was stopped. */
+static int evaluate(generation *g, int64_t from)
+{
+    tfm_error err;
+    const tfm_result result = tfm_eval(g->r.session, g->ids + from, g->n - from, &err);
+    g->interrupted = result == TFM_ERR_CANCELLED;
+    return result && !g->interrupted ? run_error(&g->r, &err) : CLI_GO_ON;
+}
+
+/* Chooses, prints and evaluates tokens until there is a reason to stop. */
+static int write_answer(generation *g)
+{
+    tfm_error err;
+    int status = CLI_GO_ON;
+    int32_t id;
+    while (!g->interrupted && (n_most < 0 || g->n - g->n_prompt < n_most)) {
+        if (tfm_sample(g->sampler, tfm_logits(g->r.session, 0), g->ids, g->n, &id, &err)) return run_error(&g->r, &err);
+        if (ends_text(g, id)) break;
+        g->ids[g->n++] = id;
+        print_piece(g, tfm_decode(&g->decoder, id, g->piece, g->piece_size));
+        if (ferror(stdout) || g->n - g->n_prompt == n_most) break;
+        g->context_full = g->n > g->r.setup.n_ctx;
+        if (g->context_full) break;
+        status = evaluate(g, g->n - 1);
+        if (status != CLI_GO_ON) return status;
+        g->interrupted |= run_interrupted();
+    }
+    return status;
+}
+
+static int generate(generation *g)
+{
+    const double start = time_now();
+    int status = evaluate(g, 0);
+    g->prompt_seconds = time_now() - start;
+    if (status == CLI_GO_ON) status = write_answer(g);
+    g->answer_seconds = time_now() - start - g->prompt_seconds;
+    print_piece(g, tfm_decode_flush(&g->decoder, g->piece, g->piece_size));
+    if (is_terminal(stdout)) printf("\n");
+    fflush(stdout);
+    return status;
+}
+
+static double rate(int64_t n, double seconds)
+{
+    return seconds > 0 ? (double)n / seconds : 0;
+}
+
+static void print_figures(const generation *g)
+{
+    const run *r = &g->r;
+    const int64_t n = g->n - g->n_prompt;
+    if (g->context_full) tool_warn("the context of %d is full", (int)r->setup.n_ctx);
+    fprintf(stderr, "prompt     %6lld tokens %10.2f tokens/s\n", (long long)g->n_prompt,
+            rate(g->n_prompt, g->prompt_seconds));
+    fprintf(stderr, "generated  %6lld tokens %10.2f tokens/s\n", (long long)n, rate(n, g->answer_seconds));
+    fprintf(stderr, "seed %llu, context %d, %s, %d thread%s\n", (unsigned long long)seed, (int)r->setup.n_ctx,
+            tfm_isa_name(tfm_session_isa(r->session)), (int)r->setup.n_threads, r->setup.n_threads == 1 ? "" : "s");
+}
+
+int main(int argc, char **argv)
+{
+    generation g;
+    const char *path;
+    int status;
+    program_start(&argc, &argv);
+    status = cli_parse(&command_line, argc, argv, &path, NULL);
+    if (status != CLI_GO_ON) return program_end(status);
+    if (chat) return cli_wrong(&command_line, "--chat: not built yet");
+    if (prompt_text && prompt_path) return cli_wrong(&command_line, "-p and -f: one prompt is enough");
+    memset(&g, 0, sizeof g);
+    status = run_open(&g.r, &command_line, &options, path);
+    if (status == CLI_GO_ON) status = make_sampler(&g);
+    if (status == CLI_GO_ON) status = read_prompt(&g);
+    if (status == CLI_GO_ON) status = make_decoder(&g);
+    if (status == CLI_GO_ON) {
+        run_catch_interrupt();
+        g.r.setup.progress = on_progress;
+        status = run_start(&g.r);
+    }
+    if (status == CLI_GO_ON) status = generate(&g);
+    if (status == CLI_GO_ON) print_figures(&g);
+    generation_close(&g);
+    return program_end(status == CLI_GO_ON ? 0 : status);
+}

@@ -1,0 +1,143 @@
+/* The test runner: a table of named functions, two counters.
+ *
+ *     build/run_tests [--list] [--dir DIR] [--data DIR] [NAME...]
+ *
+ * runs the tests whose names contain one of the NAMEs (default: all). --dir is where they may write (default:
+ * build/tests), --data where the committed files lie (default: tests). A new test is a function `void test_xxx(void)`
+ * and its two lines below: the declaration and the row.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test.h"
+#include "tools/base.h"
+
+#define TEST_TABLE(ROW) \
+    ROW(errors) \
+    ROW(arena) \
+    ROW(numbers) \
+    ROW(sinks) \
+    ROW(cli) \
+    ROW(pool) \
+    ROW(json) \
+    ROW(safetensors) \
+    ROW(gguf) \
+    ROW(llama2c) \
+    ROW(reader_seeds) \
+    ROW(kernel_formats) \
+    ROW(kernel_matmul) \
+    ROW(kernel_quantize) \
+    ROW(kernel_vectors) \
+    ROW(kernel_same_bits) \
+    ROW(kernel_rope) \
+    ROW(kernel_attention) \
+    ROW(kernel_store) \
+    ROW(sampler) \
+    ROW(model) \
+    ROW(families) \
+    ROW(file)
+
+#define TEST_DECLARE(name) void test_##name(void);
+#define TEST_ROW(name) { #name, test_##name },
+TEST_TABLE(TEST_DECLARE)
+
+typedef struct test {
+    const char *name;
+    void (*run)(void);
+} test;
+
+static const test tests[] = { TEST_TABLE(TEST_ROW) { NULL, NULL } };
+
+enum { MAX_SHOWN = 20 }; /* failures printed per test; all are counted */
+
+static struct {
+    const char *name, *dir, *data;
+    int passed, failed, skipped; /* of all tests so far */
+    int shown;                   /* failures printed of this one */
+} state = { "", "build/tests", "tests", 0, 0, 0, 0 };
+
+void check(int ok, const char *format, ...) {
+    va_list args;
+    if (ok) {
+        state.passed++;
+        return;
+    }
+    state.failed++;
+    if (state.shown++ >= MAX_SHOWN) return;
+    printf("FAILED %s: ", state.name);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    printf("%s\n", state.shown == MAX_SHOWN ? " (further failures of this test are only counted)" : "");
+    fflush(stdout);
+}
+
+void skip(const char *format, ...) {
+    va_list args;
+    state.skipped++;
+    printf("skipped %s: ", state.name);
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    printf("\n");
+}
+
+const char *test_dir(void) { return state.dir; }
+const char *test_data(void) { return state.data; }
+
+static void run_test(const test *t) {
+    const int passed = state.passed, failed = state.failed;
+    const double start = time_now();
+    state.name = t->name;
+    state.shown = 0;
+    t->run();
+    if (state.failed == failed) printf("%-24s %7d ok", t->name, state.passed - passed);
+    else printf("%-24s %7d ok, %d FAILED", t->name, state.passed - passed, state.failed - failed);
+    printf("  %5.2f s\n", time_now() - start);
+    fflush(stdout);
+}
+
+/* Whether one of the n filters is part of the name; no filters select everything. */
+static int selected(const char *name, char **filters, int n) {
+    for (int i = 0; i < n; i++)
+        if (strstr(name, filters[i])) return 1;
+    return n == 0;
+}
+
+static int usage(const char *program) {
+    fprintf(stderr, "usage: %s [--list] [--dir DIR] [--data DIR] [NAME...]\n", program);
+    return 2;
+}
+
+int main(int argc, char **argv) {
+    tfm_error err;
+    int first = 1, list = 0, ran = 0;
+    for (; first < argc && argv[first][0] == '-'; first++) {
+        const char *option = argv[first];
+        if (!strcmp(option, "--list")) list = 1;
+        else if (!strcmp(option, "--dir") && first + 1 < argc) state.dir = argv[++first];
+        else if (!strcmp(option, "--data") && first + 1 < argc) state.data = argv[++first];
+        else return usage(argv[0]);
+    }
+    if (!list && make_directory(state.dir, &err)) {
+        fprintf(stderr, "%s\n", err.msg);
+        return 1;
+    }
+    for (const test *t = tests; t->name; t++) {
+        if (!selected(t->name, argv + first, argc - first)) continue;
+        ran++;
+        if (list) printf("%s\n", t->name);
+        else run_test(t);
+    }
+    if (!ran) {
+        fprintf(stderr, "no test has such a name; --list shows them\n");
+        return 2;
+    }
+    if (list) return 0;
+    printf("%d passed, %d failed", state.passed, state.failed);
+    if (state.skipped) printf(", %d skipped", state.skipped);
+    printf("\n");
+    return state.failed != 0;
+}

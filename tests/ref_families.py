@@ -1,0 +1,641 @@
+"""Reference logits of tiny random models, one per family and spelling, made with transformers.
+
+    python tests/ref_families.py [NAME...]            write tests/ref/families/NAME.json and .bin (default: all)
+    python tests/ref_families.py --list               the names and what each is for
+    python tests/ref_families.py --save DIR NAME      write the Hugging Face directory of NAME
+    python tests/ref_families.py --check LOGITS NAME  compare a raw float32 file with the reference
+
+The committed files were made by transformers 5.24.0, torch 2.15.0, safetensors 0.8.0 on CPU (one thread, float32, eager
+attention). `make test` needs no Python: it rebuilds every directory from the JSON alone.
+
+Weights are not stored. Element `index` (row-major) of the tensor `name` is, in 32-bit unsigned arithmetic,
+    x = fnv1a32(name) ^ index * 0x9E3779B1
+    x ^= x >> 16;  x *= 0x85EBCA6B;  x ^= x >> 13;  x *= 0xC2B2AE35;  x ^= x >> 16
+    value = offset + ((x & 255) - 128) * 2^-e        exact in float32; then rounded to nearest even for BF16 and F16
+
+NAME.json, in this order
+    name, about       about = what a wrong reader of this model would miss
+    made_by
+    config            the text of config.json
+    generation_config (optional) the text of generation_config.json
+    files             (optional) [[file name, number of tensors]...]: tensors are dealt to the files in their order, and
+                      model.safetensors.index.json maps names to files; without it all are in model.safetensors
+    tensors           [[name, [shape], dtype, e, offset]...]; a tied lm_head is absent, as save_pretrained leaves it
+    ids, n_vocab
+    logits            the file of the logits of all positions, float32 little-endian [n_ids][n_vocab]; two spellings of
+                      one model share a file
+    greedy            12 ids that follow, each the argmax (lowest id of equals) of ONE call of n_ids + 12 positions on
+                      prompt and answer, so that a RoPE that depends on the length has one length throughout
+    greedy_margin     best minus second best logit of each
+    max_ref           max|logit|
+    tolerance         1e-4 * max_ref, or 5 * diff32_64 * max_ref where float32 itself is worse than 2e-5
+    diff32_64         max|float32 - float64| / max_ref of the reference itself
+
+A model nobody can get wrong proves nothing. So every model must notice when attention or RoPE is switched off, and
+when any of its `wrong` changes is made to its config: the script stops if the logits move by less than 2 %.
+
+To add a model: a row in `models()`. Its name appears in the JSON, the test finds it by itself.
+"""
+import argparse
+import copy
+import json
+import os
+import struct
+import sys
+import tempfile
+
+import numpy as np
+import safetensors.torch
+import torch
+import transformers
+from torch.overrides import TorchFunctionMode
+from transformers import AutoConfig, AutoModelForCausalLM
+
+OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ref", "families")
+N_GREEDY = 12
+NOTICEABLE = 0.02       # of max|logit|: the least that a wrong reading must change
+SAFE_MARGIN = 0.02      # between the best and the second logit of a greedy step: over ten times the tolerances
+DROP = object()         # a key to leave out of a config
+
+torch.set_num_threads(1)
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# weights
+
+def fnv1a(text):
+    h = 0x811C9DC5
+    for byte in text.encode():
+        h = ((h ^ byte) * 0x01000193) & 0xFFFFFFFF
+    return h
+
+
+def mix(name, count):
+    """uint32 [count]: the hash of (name, index)."""
+    index = np.arange(count, dtype=np.uint32)
+    x = np.uint32(fnv1a(name)) ^ (index * np.uint32(0x9E3779B1))
+    x = (x ^ (x >> np.uint32(16))) * np.uint32(0x85EBCA6B)
+    x = (x ^ (x >> np.uint32(13))) * np.uint32(0xC2B2AE35)
+    return x ^ (x >> np.uint32(16))
+
+
+DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+
+
+def weight(name, shape, dtype, e, offset):
+    count = int(np.prod(shape))
+    values = np.float32(offset) + (mix(name, count) & 0xFF).astype(np.float32) * np.float32(2.0 ** -e) \
+        - np.float32(128 * 2.0 ** -e)
+    return torch.from_numpy(values.reshape(shape)).to(DTYPES[dtype])
+
+
+def scale_of(name, shape, one_plus_w):
+    """(e, offset): spread and centre of a tensor, so that no part of the model drowns another."""
+    if len(shape) == 1:
+        if not ("norm" in name and name.endswith("weight")):
+            return 7, 0                             # biases, +-1
+        if name.endswith("model.norm.weight"):
+            return 8, 1                             # around 2 in Gemma, whose head is tied to a small embedding
+        return 8, 0 if one_plus_w else 1            # +-0.5 around a factor of 1
+    if "embed_tokens" in name:
+        return (9, 0) if one_plus_w else (7, 0)     # Gemma multiplies by sqrt(hidden) as well
+    columns = int(np.prod(shape[1:]))
+    return 8 + max(0, round(0.5 * np.log2(columns / 32.0))), 0      # gain about 1.6 whatever the width
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# the models
+
+class Model:
+    """One row. `wrong`: changes of the config that must change the logits. `twin`: the model that this one is, spelled
+    as save_pretrained spells it. `dtype`: one for all tensors. `shards`: split over two files. `edit`: changes the list
+    of (name, shape) after transformers made it."""
+    def __init__(self, name, about, config=None, n_ids=20, wrong=(), twin=None, dtype="F32", shards=False, edit=None,
+                 generation=None):
+        self.name, self.about, self.config, self.n_ids = name, about, config, n_ids
+        self.wrong, self.twin, self.dtype, self.shards = list(wrong), twin, dtype, shards
+        self.edit, self.generation = edit, generation
+
+
+def merged(base, changes):
+    out = copy.deepcopy(base)
+    for key, value in changes.items():
+        if value is DROP:
+            out.pop(key, None)
+        elif isinstance(value, dict) and isinstance(out.get(key), dict):
+            out[key] = merged(out[key], value)
+        else:
+            out[key] = copy.deepcopy(value)
+    return out
+
+
+# Each family as its published checkpoints spell it (before transformers 5), with their harmless keys.
+
+def llama(**changes):
+    return merged({
+        "architectures": ["LlamaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 1,
+        "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 64, "initializer_range": 0.02, "intermediate_size": 96,
+        "max_position_embeddings": 64, "mlp_bias": False, "model_type": "llama", "num_attention_heads": 4,
+        "num_hidden_layers": 2, "num_key_value_heads": 2, "pretraining_tp": 1, "rms_norm_eps": 1e-05,
+        "rope_scaling": None, "rope_theta": 10000.0, "tie_word_embeddings": False, "torch_dtype": "float32",
+        "transformers_version": "4.43.0", "use_cache": True, "vocab_size": 64}, changes)
+
+
+def mistral(**changes):
+    return merged({
+        "architectures": ["MistralForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2,
+        "hidden_act": "silu", "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 96,
+        "max_position_embeddings": 64, "model_type": "mistral", "num_attention_heads": 4, "num_hidden_layers": 2,
+        "num_key_value_heads": 2, "rms_norm_eps": 1e-05, "rope_theta": 1000000.0, "sliding_window": None,
+        "tie_word_embeddings": False, "torch_dtype": "float32", "transformers_version": "4.42.0", "use_cache": True,
+        "vocab_size": 64}, changes)
+
+
+def qwen2(**changes):
+    return merged({
+        "architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 3, "eos_token_id": 3,
+        "hidden_act": "silu", "hidden_size": 64, "initializer_range": 0.02, "intermediate_size": 96,
+        "max_position_embeddings": 64, "max_window_layers": 1, "model_type": "qwen2", "num_attention_heads": 4,
+        "num_hidden_layers": 2, "num_key_value_heads": 2, "rms_norm_eps": 1e-06, "rope_theta": 1000000.0,
+        "sliding_window": 8, "tie_word_embeddings": True, "torch_dtype": "float32", "transformers_version": "4.40.1",
+        "use_cache": True, "use_mrope": False, "use_sliding_window": False, "vocab_size": 64}, changes)
+
+
+def qwen3(**changes):
+    return merged({
+        "architectures": ["Qwen3ForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 3,
+        "eos_token_id": 4, "head_dim": 32, "hidden_act": "silu", "hidden_size": 64, "initializer_range": 0.02,
+        "intermediate_size": 96, "max_position_embeddings": 64, "max_window_layers": 2, "model_type": "qwen3",
+        "num_attention_heads": 2, "num_hidden_layers": 2, "num_key_value_heads": 1, "rms_norm_eps": 1e-06,
+        "rope_scaling": None, "rope_theta": 1000000, "sliding_window": None, "tie_word_embeddings": False,
+        "torch_dtype": "float32", "transformers_version": "4.51.0", "use_cache": True, "use_sliding_window": False,
+        "vocab_size": 64}, changes)
+
+
+def gemma(**changes):
+    return merged({
+        "architectures": ["GemmaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 2,
+        "eos_token_id": 1, "head_dim": 16, "hidden_act": "gelu", "hidden_size": 32, "initializer_range": 0.02,
+        "intermediate_size": 96, "max_position_embeddings": 64, "model_type": "gemma", "num_attention_heads": 4,
+        "num_hidden_layers": 2, "num_key_value_heads": 1, "pad_token_id": 0, "rms_norm_eps": 1e-06,
+        "rope_scaling": None, "rope_theta": 10000.0, "torch_dtype": "float32", "transformers_version": "4.38.0.dev0",
+        "use_cache": True, "vocab_size": 64}, changes)
+
+
+def gemma2(**changes):
+    return merged({
+        "architectures": ["Gemma2ForCausalLM"], "attention_bias": False, "attention_dropout": 0.0,
+        "attn_logit_softcapping": 5.0, "bos_token_id": 2, "cache_implementation": "hybrid", "eos_token_id": 1,
+        "final_logit_softcapping": 4.0, "head_dim": 16, "hidden_act": "gelu_pytorch_tanh",
+        "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 32, "initializer_range": 0.02,
+        "intermediate_size": 96, "max_position_embeddings": 64, "model_type": "gemma2", "num_attention_heads": 4,
+        "num_hidden_layers": 3, "num_key_value_heads": 2, "pad_token_id": 0, "query_pre_attn_scalar": 10,
+        "rms_norm_eps": 1e-06, "rope_theta": 10000.0, "sliding_window": 4, "torch_dtype": "float32",
+        "transformers_version": "4.42.0.dev0", "use_cache": True, "vocab_size": 64}, changes)
+
+
+def gemma3(**changes):
+    return merged({
+        "architectures": ["Gemma3ForCausalLM"], "attention_bias": False, "attention_dropout": 0.0,
+        "attn_logit_softcapping": None, "bos_token_id": 2, "cache_implementation": "hybrid", "eos_token_id": [1, 5],
+        "final_logit_softcapping": None, "head_dim": 16, "hidden_activation": "gelu_pytorch_tanh", "hidden_size": 32,
+        "initializer_range": 0.02, "intermediate_size": 96, "max_position_embeddings": 64, "model_type": "gemma3_text",
+        "num_attention_heads": 4, "num_hidden_layers": 7, "num_key_value_heads": 1, "pad_token_id": 0,
+        "query_pre_attn_scalar": 8, "rms_norm_eps": 1e-06, "rope_local_base_freq": 100,
+        "rope_scaling": {"factor": 4.0, "rope_type": "linear"}, "rope_theta": 10000, "sliding_window": 8,
+        "sliding_window_pattern": 6, "torch_dtype": "float32", "transformers_version": "4.50.0.dev0",
+        "use_cache": True, "vocab_size": 64}, changes)
+
+
+def gemma3_multimodal():
+    """The published 4B shape: text_config gives only what differs from the class defaults, vision beside it."""
+    return {
+        "architectures": ["Gemma3ForConditionalGeneration"], "boi_token_index": 255999, "eoi_token_index": 256000,
+        "eos_token_id": [1, 5], "image_token_index": 262144, "initializer_range": 0.02, "mm_tokens_per_image": 4,
+        "model_type": "gemma3",
+        "text_config": {
+            "head_dim": 16, "hidden_size": 32, "intermediate_size": 96, "model_type": "gemma3_text",
+            "num_attention_heads": 4, "num_hidden_layers": 6, "num_key_value_heads": 2, "query_pre_attn_scalar": 8,
+            "rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 8, "vocab_size": 64},
+        "torch_dtype": "float32", "transformers_version": "4.50.0.dev0",
+        "vision_config": {
+            "hidden_size": 8, "image_size": 8, "intermediate_size": 8, "model_type": "siglip_vision_model",
+            "num_attention_heads": 2, "num_hidden_layers": 1, "patch_size": 2, "vision_use_head": False}}
+
+
+# Rope scaling: original contexts are short, so that the ids pass them; `wrong` reads the block as if it were not there.
+
+EPS = {"rms_norm_eps": 1e-06}       # models that should notice have a large one
+PLAIN = {"rope_scaling": None}
+DYNAMIC = llama(max_position_embeddings=24, rope_scaling={"type": "dynamic", "factor": 4.0})
+YARN = {"factor": 4.0, "original_max_position_embeddings": 16, "rope_type": "yarn"}
+LLAMA3 = {"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 32,
+          "rope_type": "llama3"}
+LONGROPE = llama(max_position_embeddings=96, rope_scaling={
+    "long_factor": [1.0, 1.5, 2.0, 3.0, 4.5, 6.0, 7.0, 8.0], "original_max_position_embeddings": 24,
+    "rope_type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7]})
+
+
+def roll_head(tensors):
+    """A head in the file although the config says tied: the file's own matrix is the one that is used."""
+    shape = next(shape for name, shape in tensors if name == "model.embed_tokens.weight")
+    return sorted(tensors + [("lm_head.weight", shape)])
+
+
+def rename_embedding(tensors):
+    """Only a head in the file and the config says tied: it serves as embedding too."""
+    return sorted((("lm_head.weight" if name == "model.embed_tokens.weight" else name), shape)
+                  for name, shape in tensors)
+
+
+def published_vision_names(tensors):
+    """The hub's files say vision_tower.vision_model.*, save_pretrained of today leaves the second word out."""
+    return sorted((name.replace("vision_tower.", "vision_tower.vision_model."), shape) for name, shape in tensors)
+
+
+def llama_models():
+    return [
+        Model("llama_mha", "no num_key_value_heads, rope_theta or tie_word_embeddings: as many as heads, 1e4, untied",
+              llama(num_key_value_heads=DROP, rope_theta=DROP, tie_word_embeddings=DROP, attention_bias=DROP,
+                    mlp_bias=DROP, rms_norm_eps=1e-06),
+              wrong=[{"rope_theta": 500000.0}]),
+        Model("llama_mha_v5", "rope_parameters and dtype, as save_pretrained writes them", twin="llama_mha"),
+        Model("llama_gqa", "6 query and 2 key heads of 12, hidden 24: head_dim is not hidden/heads, no width is 32n",
+              llama(hidden_size=24, intermediate_size=40, num_attention_heads=6, head_dim=12, num_hidden_layers=3,
+                    vocab_size=67, tie_word_embeddings=True, rms_norm_eps=0.05),
+              wrong=[EPS], generation={"bos_token_id": 1, "eos_token_id": [2, 7]}),
+        Model("llama_bias", "attention_bias on q, k, v and o; mlp_bias on all three",
+              llama(attention_bias=True, mlp_bias=True)),
+        Model("llama_rope_linear", "old spelling, key 'type'",
+              llama(rope_scaling={"type": "linear", "factor": 4.0}), n_ids=24, wrong=[PLAIN]),
+        Model("llama_rope_dynamic_short", "the run, greedy included, stays inside max_position_embeddings: plain RoPE",
+              DYNAMIC, n_ids=10),
+        Model("llama_rope_dynamic_long", "one base for all positions, from the length of the run",
+              DYNAMIC, n_ids=32, wrong=[PLAIN]),
+        Model("llama_rope_dynamic_cross", "inside for the logits, outside for prompt + greedy",
+              DYNAMIC, n_ids=20),
+        Model("llama_rope_yarn", "beta 32 and 1, attention factor from the factor",
+              llama(rope_theta=100.0, rope_scaling=YARN), n_ids=24,
+              wrong=[PLAIN, {"rope_scaling": {"attention_factor": 1.0}}]),
+        Model("llama_rope_yarn_mscale", "attention factor from mscale and mscale_all_dim; both 'type' and 'rope_type'",
+              llama(rope_theta=1000.0, rope_scaling=dict(YARN, type="yarn", mscale=2.0, mscale_all_dim=0.5,
+                                                          beta_slow=0.25)),
+              n_ids=24, wrong=[PLAIN, {"rope_scaling": {"mscale": 1.0, "mscale_all_dim": 1.0}},
+                               {"rope_scaling": {"mscale": None}}]),
+        Model("llama_rope_yarn_ramp", "attention_factor given, wide ramp, truncate false, key 'type'",
+              llama(rope_scaling={"type": "yarn", "factor": 8.0, "original_max_position_embeddings": 16,
+                                  "attention_factor": 1.5, "beta_fast": 2, "beta_slow": 0.02, "truncate": False}),
+              n_ids=24, wrong=[PLAIN, {"rope_scaling": {"attention_factor": None}},
+                               {"rope_scaling": {"truncate": True}}, {"rope_scaling": {"beta_fast": None}}]),
+        Model("llama_rope_yarn_null", "null means absent: factor is max_position_embeddings / original",
+              llama(rope_theta=100.0, rope_scaling=dict(YARN, factor=None, attention_factor=None, beta_fast=None,
+                                                        beta_slow=None, mscale=None, mscale_all_dim=None)),
+              n_ids=24, wrong=[PLAIN]),
+        Model("llama_rope_yarn_no_original", "original_max_position_embeddings absent: max_position_embeddings",
+              llama(rope_theta=100.0, max_position_embeddings=16, rope_scaling={"rope_type": "yarn", "factor": 4.0}),
+              n_ids=24, wrong=[PLAIN, {"max_position_embeddings": 64}]),
+        Model("llama_rope_llama3", "old spelling; one pair kept, one blended, the rest divided",
+              llama(head_dim=32, rope_theta=500000.0, rope_scaling=LLAMA3), n_ids=40,
+              wrong=[PLAIN, {"rope_scaling": {"low_freq_factor": 3.99}},
+                     {"rope_scaling": merged(LLAMA3, {"rope_type": "linear"})}]),
+        Model("llama_rope_llama3_v5", "the same inside rope_parameters", twin="llama_rope_llama3"),
+        Model("llama_rope_longrope_short", "the whole run, greedy included, inside the original context: short_factor",
+              LONGROPE, n_ids=10, wrong=[PLAIN]),
+        Model("llama_rope_longrope_long", "long_factor for all positions", LONGROPE, n_ids=32, wrong=[PLAIN]),
+        Model("llama_bf16", "BF16 tensors", llama(torch_dtype="bfloat16"), dtype="BF16"),
+        Model("llama_f16", "F16 tensors", llama(torch_dtype="float16"), dtype="F16"),
+        Model("llama_sharded", "two files and an index", llama(), shards=True),
+        Model("llama_tied_with_head", "tied says the config, but the file has another lm_head: the file's is used",
+              llama(tie_word_embeddings=True), edit=roll_head),
+        Model("llama_only_head", "tied, and the one matrix is stored as lm_head",
+              llama(tie_word_embeddings=True), edit=rename_embedding),
+    ]
+
+
+def mistral_qwen_models():
+    return [
+        Model("mistral_window", "every layer has a window of 8", mistral(sliding_window=8), n_ids=24,
+              wrong=[{"sliding_window": None}, {"sliding_window": 9}, {"sliding_window": 7}]),
+        Model("mistral_window_v5", "as save_pretrained writes it", twin="mistral_window"),
+        Model("mistral_full", "sliding_window null", mistral(), wrong=[{"sliding_window": 8}]),
+        Model("mistral_nemo", "head_dim 32 though hidden/heads is 12",
+              mistral(head_dim=32, hidden_size=48, rms_norm_eps=0.05), wrong=[EPS]),
+        Model("qwen2", "bias on q, k, v that no key announces; sliding_window present but off; tied", qwen2(),
+              wrong=[{"use_sliding_window": True}]),
+        Model("qwen2_v5", "as save_pretrained writes it (sliding_window null, layer_types)", twin="qwen2"),
+        Model("qwen2_window", "use_sliding_window: layers from max_window_layers on slide; untied",
+              qwen2(use_sliding_window=True, tie_word_embeddings=False, num_hidden_layers=3, rms_norm_eps=0.05),
+              n_ids=24, wrong=[EPS, {"use_sliding_window": False}, {"max_window_layers": 0}, {"max_window_layers": 2}]),
+        Model("qwen2_window_v5", "as save_pretrained writes it, with layer_types", twin="qwen2_window"),
+        Model("qwen2_yarn", "YaRN as the Qwen2.5 cards recommend it (key 'type')",
+              qwen2(rope_theta=100.0, rope_scaling={"factor": 4.0, "original_max_position_embeddings": 16,
+                                                    "type": "yarn"}), n_ids=24, wrong=[PLAIN]),
+        Model("qwen3", "q_norm and k_norm per head before RoPE; untied", qwen3(), wrong=[{"rope_theta": 10000}]),
+        Model("qwen3_v5", "as save_pretrained writes it", twin="qwen3"),
+        Model("qwen3_tied", "head_dim 32 though hidden/heads is 16; tied",
+              qwen3(num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True, rms_norm_eps=0.05),
+              wrong=[EPS]),
+        Model("qwen3_bias", "attention_bias on q, k, v and o; head_dim absent is 128, not hidden/heads",
+              qwen3(attention_bias=True, head_dim=DROP)),
+    ]
+
+
+def gemma_models():
+    return [
+        Model("gemma", "(1+w) norms, embeddings times sqrt(hidden), tied by default; gelu means its tanh form",
+              gemma()),
+        Model("gemma_v5", "as save_pretrained writes it", twin="gemma"),
+        Model("gemma_d256", "head_dim absent is 256; hidden_activation beside hidden_act",
+              gemma(head_dim=DROP, hidden_activation=None, hidden_act="gelu_pytorch_tanh", rms_norm_eps=0.05),
+              wrong=[EPS]),
+        Model("gemma2", "soft-caps 5 and 4, scale from query_pre_attn_scalar, window 4 on layers 0 and 2, four norms",
+              gemma2(), n_ids=24,
+              wrong=[{"attn_logit_softcapping": None}, {"final_logit_softcapping": None},
+                     {"query_pre_attn_scalar": 16}, {"sliding_window": 5},
+                     {"layer_types": ["full_attention", "sliding_attention", "full_attention"]}]),
+        Model("gemma2_v5", "as save_pretrained writes it, with layer_types", twin="gemma2"),
+        Model("gemma2_no_caps", "null caps are off, not zero",
+              gemma2(attn_logit_softcapping=None, final_logit_softcapping=None, rms_norm_eps=0.05), n_ids=24,
+              wrong=[EPS, {"attn_logit_softcapping": 5.0}, {"final_logit_softcapping": 4.0}]),
+        Model("gemma3", "five windows to one full layer, two thetas, linear scaling on the full layer, QK-norm",
+              gemma3(), n_ids=32,
+              wrong=[{"rope_scaling": None}, {"rope_local_base_freq": 10000}, {"rope_theta": 100},
+                     {"sliding_window": 9}, {"sliding_window_pattern": 5}, {"query_pre_attn_scalar": 16}]),
+        Model("gemma3_v5", "rope_parameters nested by layer type, layer_types", twin="gemma3"),
+        Model("gemma3_pattern", "pattern 3, final soft-cap, thetas absent (1e6, 1e4); the attention cap is not applied",
+              gemma3(num_hidden_layers=4, sliding_window_pattern=3, final_logit_softcapping=5.0,
+                     attn_logit_softcapping=2.0, rope_scaling=None, rope_theta=DROP, rope_local_base_freq=DROP,
+                     rms_norm_eps=0.05),
+              n_ids=24, wrong=[EPS, {"final_logit_softcapping": None}, {"rope_theta": 10000.0},
+                               {"sliding_window_pattern": 4}]),
+        Model("gemma3_multimodal", "text_config inside, tensors under language_model, a vision tower to skip",
+              gemma3_multimodal(), n_ids=24, edit=published_vision_names,
+              wrong=[{"text_config": {"rope_scaling": {"factor": 1.0}}}, {"text_config": {"sliding_window": 9}}]),
+        Model("gemma3_multimodal_v5", "as save_pretrained writes it, vision_tower without vision_model",
+              twin="gemma3_multimodal"),
+    ]
+
+
+def models():
+    rows = llama_models() + mistral_qwen_models() + gemma_models()
+    return {row.name: row for row in rows}
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# the directory
+
+def write_json(path, value):
+    with open(path, "w", encoding="utf-8", newline="\n") as f:
+        json.dump(value, f, indent=2)
+        f.write("\n")
+
+
+def read_json(directory, name):
+    """The value in the file, None without a file."""
+    path = os.path.join(directory, name)
+    if not os.path.exists(path):
+        return None
+    with open(path, encoding="utf-8") as f:
+        return json.load(f)
+
+
+def saved_form(config, shards):
+    """(config, generation_config, [[file name, [(name, shape)...]]...]) as save_pretrained writes a new model."""
+    with tempfile.TemporaryDirectory() as tmp:
+        write_json(os.path.join(tmp, "config.json"), config)
+        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(tmp), dtype=torch.float32)
+        nbytes = sum(p.numel() * 4 for p in model.parameters())
+        model.save_pretrained(tmp, max_shard_size=nbytes * 6 // 10 if shards else "1GB")
+        files = []
+        for file in sorted(f for f in os.listdir(tmp) if f.endswith(".safetensors")):
+            with open(os.path.join(tmp, file), "rb") as f:
+                header = json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))
+            files.append([file, [(name, info["shape"]) for name, info in header.items() if name != "__metadata__"]])
+        return read_json(tmp, "config.json"), read_json(tmp, "generation_config.json"), files
+
+
+def describe(model, table):
+    """The part of NAME.json that says how to build the directory."""
+    base = table[model.twin] if model.twin else model
+    config, generation = base.config, base.generation
+    saved, saved_generation, files = saved_form(config, base.shards)
+    if model.twin:
+        config, generation = saved, saved_generation
+    if model.edit:
+        files = [[file, model.edit(tensors)] for file, tensors in files]
+    one_plus_w = config["model_type"].startswith("gemma")
+    out = {"name": model.name, "about": model.about,
+           "made_by": "tests/ref_families.py with transformers %s, torch %s" % (
+               transformers.__version__, torch.__version__.split("+")[0]),
+           "config": config}
+    if generation:
+        out["generation_config"] = generation
+    if base.shards:
+        out["files"] = [[file, len(tensors)] for file, tensors in files]
+    out["tensors"] = [[name, shape, base.dtype, *scale_of(name, shape, one_plus_w)]
+                      for _, tensors in files for name, shape in tensors]
+    return out
+
+
+def write_directory(path, ref):
+    os.makedirs(path, exist_ok=True)
+    write_json(os.path.join(path, "config.json"), ref["config"])
+    if "generation_config" in ref:
+        write_json(os.path.join(path, "generation_config.json"), ref["generation_config"])
+    files, at, where, total = ref.get("files", [["model.safetensors", len(ref["tensors"])]]), 0, {}, 0
+    for file, count in files:
+        tensors = {row[0]: weight(*row) for row in ref["tensors"][at:at + count]}
+        safetensors.torch.save_file(tensors, os.path.join(path, file), metadata={"format": "pt"})
+        where.update((name, file) for name in tensors)
+        total += sum(t.numel() * t.element_size() for t in tensors.values())
+        at += count
+    if "files" in ref:
+        write_json(os.path.join(path, "model.safetensors.index.json"),
+                   {"metadata": {"total_size": total}, "weight_map": where})
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+# running it
+
+def load(path):
+    """Float32, eager, strictly: every parameter of the model from the file, and nothing left over."""
+    model, info = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager",
+                                                       output_loading_info=True)
+    bad = {kind: keys for kind, keys in info.items() if keys}
+    if bad:
+        raise SystemExit("%s does not load: %s" % (path, bad))
+    return model.eval()
+
+
+def run(model, ids):
+    """logits [n_ids][n_vocab] of one call on the whole sequence."""
+    with torch.no_grad():
+        return model(torch.tensor([ids]), use_cache=False).logits[0].numpy().copy()
+
+
+class Widen(TorchFunctionMode):
+    """Float64 wherever the model asks for float32 (norms, RoPE, softmax do)."""
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        wide = lambda x: torch.float64 if x is torch.float32 else x
+        func = torch.Tensor.double if func is torch.Tensor.float else func
+        return func(*map(wide, args), **{key: wide(x) for key, x in (kwargs or {}).items()})
+
+
+def run64(path, ids):
+    model = load(path).double()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with Widen():
+            return run(model, ids)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def run_without(path, ids, part):
+    """The logits with attention silenced ("attention") or without rotation ("rope")."""
+    model = load(path)
+    for name, module in model.named_modules():
+        if part == "attention" and name.endswith("o_proj"):
+            module.register_forward_hook(lambda m, args, out: torch.zeros_like(out))
+        if part == "rope" and type(module).__name__.endswith("RotaryEmbedding"):
+            module.register_forward_hook(lambda m, args, out: (torch.ones_like(out[0]), torch.zeros_like(out[1])))
+    return run(model, ids)
+
+
+def greedy(model, ids):
+    """(answer, margins): teacher-forced, always one call of the full length; no position sees what follows it."""
+    sequence, margins = ids + [0] * N_GREEDY, []
+    for i in range(len(ids), len(sequence)):
+        row = run(model, sequence)[i - 1]
+        best, second = np.sort(row)[::-1][:2]
+        sequence[i] = int(np.argmax(row))
+        margins.append(float(best - second))
+    return sequence[len(ids):], margins
+
+
+def choose_ids(model, name, n_ids, n_vocab):
+    """(ids, answer, margins): the first hashed prompt whose answer is worth comparing, else the liveliest of them.
+    Worth: at least 6 different ids (tiny models like to repeat themselves), none nearly tied."""
+    best = None
+    for salt in range(64):
+        ids = [int(x) for x in mix("%s.ids.%d" % (name, salt), n_ids) % n_vocab]
+        answer, margins = greedy(model, ids)
+        if min(margins) < SAFE_MARGIN:
+            continue
+        if best is None or len(set(answer)) > len(set(best[1])):
+            best = ids, answer, margins
+        if len(set(answer)) >= 6:
+            break
+    return best
+
+
+def prove(path, ref, logits, wrong, ids):
+    """Stops unless the model notices every fault in question; returns what each changed, relative to max|logit|."""
+    changes = {part: run_without(path, ids, part) for part in ("attention", "rope")}
+    for patch in wrong:
+        write_json(os.path.join(path, "config.json"), merged(ref["config"], patch))
+        changes[json.dumps(patch)] = run(load(path), ids)
+    write_json(os.path.join(path, "config.json"), ref["config"])
+    changes = {name: float(np.abs(other - logits).max() / np.abs(logits).max()) for name, other in changes.items()}
+    for name, change in changes.items():
+        if change < NOTICEABLE:
+            raise SystemExit("%s would not notice %s (%.4f)" % (ref["name"], name, change))
+    return changes
+
+
+def make(model, table):
+    """(description, logits, changes) of one model."""
+    ref = describe(model, table)
+    base = table[model.twin] if model.twin else model
+    with tempfile.TemporaryDirectory() as path:
+        write_directory(path, ref)
+        hf = load(path)
+        n_vocab = hf.config.get_text_config().vocab_size
+        ids, answer, margins = choose_ids(hf, base.name, base.n_ids, n_vocab)
+        logits = run(load(path), ids)       # a fresh model: dynamic RoPE remembers the longest call it has seen
+        peak = float(np.abs(logits).max())
+        diff = float(np.abs(run64(path, ids) - logits).max()) / peak
+        changes = prove(path, ref, logits, model.wrong, ids)
+    ref.update(ids=ids, n_vocab=n_vocab, logits=base.name + ".bin", greedy=answer,
+               greedy_margin=[float("%.4g" % m) for m in margins], max_ref=float("%.6g" % peak),
+               tolerance=float("%.4g" % (peak * (5 * diff if diff > 2e-5 else 1e-4))), diff32_64=float("%.3g" % diff))
+    if min(margins) < 10 * ref["tolerance"]:
+        raise SystemExit("%s: greedy margin %g is close to the tolerance" % (model.name, min(margins)))
+    return ref, logits.astype("<f4"), changes
+
+
+def dump(path, ref):
+    """One line a key, one a tensor, so that a difference can be read."""
+    compact = lambda x: json.dumps(x, separators=(",", ":"))
+    lines = []
+    for key, value in ref.items():
+        if key == "tensors":
+            text = "[\n" + ",\n".join(map(compact, value)) + "\n]"
+        elif key == "config":
+            text = "{\n" + ",\n".join("%s: %s" % (json.dumps(k), compact(v)) for k, v in value.items()) + "\n}"
+        else:
+            text = compact(value)
+        lines.append("%s: %s" % (json.dumps(key), text))
+    with open(path, "w", encoding="utf-8", newline="\n") as f:
+        f.write("{\n" + ",\n".join(lines) + "\n}\n")
+
+
+def write_reference(model, table):
+    ref, logits, changes = make(model, table)
+    dump(os.path.join(OUT, model.name + ".json"), ref)
+    path = os.path.join(OUT, ref["logits"])
+    if not model.twin:
+        logits.tofile(path)
+    elif not np.array_equal(np.fromfile(path, dtype="<f4"), logits.reshape(-1)):
+        raise SystemExit("%s does not give the logits of %s" % (model.name, model.twin))
+    print("%-28s ids %2d  max %6.2f  tolerance %.2e  f32-f64 %.1e  margin %.3f  distinct %2d  %s" % (
+        model.name, len(ref["ids"]), ref["max_ref"], ref["tolerance"], ref["diff32_64"], min(ref["greedy_margin"]),
+        len(set(ref["greedy"])), " ".join("%s:%.2f" % item for item in changes.items())))
+
+
+def check(file, name):
+    """Exit status 0 if the logits in `file` agree with the reference of `name`."""
+    ref = read_json(OUT, name + ".json")
+    want = np.fromfile(os.path.join(OUT, ref["logits"]), dtype="<f4").reshape(-1, ref["n_vocab"])
+    got = np.fromfile(file, dtype="<f4")
+    if got.size != want.size:
+        print("%s: %d values, expected %d" % (file, got.size, want.size))
+        return 1
+    diff = np.abs(got.reshape(want.shape).astype(np.float64) - want)
+    diff[np.isnan(diff)] = np.inf
+    at = np.unravel_index(np.argmax(diff), diff.shape)
+    good = diff.max() <= ref["tolerance"]
+    print("%s %s: max|a-b| %.3e at position %d, id %d; tolerance %.3e" % (
+        "ok" if good else "FAILED", name, diff.max(), *at, ref["tolerance"]))
+    return 0 if good else 1
+
+
+def main():
+    parser = argparse.ArgumentParser(description="reference logits of tiny models of every family")
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--list", action="store_true", help="show the names")
+    parser.add_argument("--save", metavar="DIR", help="write the Hugging Face directory of NAME")
+    parser.add_argument("--check", metavar="LOGITS", help="compare a raw float32 file with the reference of NAME")
+    args = parser.parse_args()
+    table = models()
+    unknown = [name for name in args.names if name not in table]
+    if unknown or ((args.save or args.check) and len(args.names) != 1):
+        parser.error("no model named %s" % unknown[0] if unknown else "--save and --check take one NAME")
+    if args.list:
+        for model in table.values():
+            print("%-28s %s" % (model.name, model.about))
+    elif args.save:
+        write_directory(args.save, describe(table[args.names[0]], table))
+    elif args.check:
+        return check(args.check, args.names[0])
+    else:
+        os.makedirs(OUT, exist_ok=True)
+        for name in args.names or table:
+            write_reference(table[name], table)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,116 @@
+/* test_dropin.c - the header as a stranger drops it in: two source files of one program, C or C++, any switch.
+ *
+ * Compiled twice by test_dropin.sh, with UNIT=1 and UNIT=2. Unit 1 always holds the implementation; unit 2 holds none
+ * and uses that of unit 1, or, under TFM_STATIC, one of its own. Each builds a model in memory and runs it.
+ */
+#include "tfm.h" /* the declarations alone may come first, and twice */
+#include "tfm.h"
+#if UNIT == 1 || defined(TFM_STATIC)
+#define TFM_IMPLEMENTATION
+#include "tfm.h"
+#include "tfm.h"
+#endif
+
+#include <stdio.h>
+#include <string.h>
+
+enum { D_MODEL = 8, N_VOCAB = 5, N_CTX = 4, MEMORY = 1 << 20 };
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+int use_tfm(void);
+int use_tfm_too(void);
+#ifdef __cplusplus
+}
+#endif
+
+static float numbers[1024];
+
+static void describe(tfm_config *c, tfm_block *b) {
+    memset(c, 0, sizeof *c);
+    memset(b, 0, sizeof *b);
+    b->norm_kind = TFM_NORM_RMS;
+    b->norm_eps = 1e-5f;
+    b->n_heads = 2;
+    b->n_kv_heads = 1;
+    b->head_dim = 4;
+    b->rope_style = TFM_ROPE_HALF;
+    b->rope_theta = 10000.0f;
+    b->ffn_act = TFM_ACT_SILU;
+    b->ffn_gated = 1;
+    b->d_ff = 12;
+    c->size = sizeof *c;
+    c->n_layers = 1;
+    c->d_model = D_MODEL;
+    c->n_vocab = N_VOCAB;
+    c->n_ctx = N_CTX;
+    c->n_blocks = 1;
+    c->blocks = b;
+    c->norm_kind = TFM_NORM_RMS;
+    c->norm_eps = 1e-5f;
+    c->tied = 1;
+    c->bos = -1;
+}
+
+static int bind_all(const tfm_config *c, tfm_weight *w) {
+    int n = 0, optional;
+    int64_t rows, cols;
+    for (int32_t layer = -1; layer < c->n_layers; layer++)
+        for (int32_t role = 1; role < TFM_ROLE_LIMIT; role++) {
+            if (!tfm_role_shape(c, layer, role, &rows, &cols, &optional)) continue;
+            memset(&w[n], 0, sizeof w[n]);
+            w[n].layer = layer;
+            w[n].role = role;
+            w[n].expert = -1;
+            w[n].t.rows = rows;
+            w[n].t.cols = cols;
+            w[n].t.type = TFM_F32;
+            w[n].t.layout = TFM_ROWS;
+            w[n].t.data = numbers + role; /* any numbers will do */
+            n++;
+        }
+    return n;
+}
+
+/* Without malloc a model comes from a file in memory only; then the rest of the interface has to be enough. */
+static int run(void) {
+    static union { unsigned char bytes[MEMORY]; uint64_t align; } room;
+    unsigned char *mem = room.bytes + (64 - (uintptr_t)room.bytes % 64) % 64;
+    static const int32_t ids[3] = {1, 4, 2};
+    tfm_config c;
+    tfm_block b;
+    tfm_weight w[32];
+    tfm_model *m = NULL;
+    tfm_session *s = NULL;
+    tfm_session_config cfg;
+    tfm_error err;
+    for (int i = 0; i < 1024; i++) numbers[i] = (float)(i * 37 % 101 - 50) / 64.0f;
+    describe(&c, &b);
+    if (strcmp(tfm_version(), TFM_VERSION)) return 1;
+    const tfm_result r = tfm_model_from_weights(&c, w, bind_all(&c, w), NULL, &m, &err);
+#ifdef TFM_NO_MALLOC
+    return r == TFM_ERR_MEMORY && (void *)mem != (void *)s && !m ? 0 : 2;
+#else
+    if (r) return 2;
+    memset(&cfg, 0, sizeof cfg);
+    cfg.size = sizeof cfg;
+    if (tfm_session_init(m, &cfg, mem, MEMORY - 64, &s, &err) || tfm_eval(s, ids, 3, &err)) return 3;
+    const float *logits = tfm_logits(s, 0);
+    if (!logits || !(logits[0] > -1e4f && logits[0] < 1e4f) || (logits[0] >= logits[1] && logits[0] <= logits[1])) return 4;
+    tfm_model_close(m);
+    return 0;
+#endif
+}
+
+#if UNIT == 2
+int use_tfm_too(void) { return run(); }
+#else
+int use_tfm(void) { return run(); }
+
+int main(void) {
+    const int one = use_tfm(), two = use_tfm_too();
+    if (one || two) printf("unit 1: %d, unit 2: %d\n", one, two);
+    return one || two;
+}
+#endif

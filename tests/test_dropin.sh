@@ -1,0 +1,103 @@
+#!/bin/sh
+# The header with every compiler, standard, optimisation level and switch within reach; and all other sources without a
+# warning. What a machine has not is skipped and counted.
+#
+#   sh tests/test_dropin.sh [BUILD]        from the top directory; ends with "N passed, N failed, N skipped"
+
+out=${1:-build/dropin}
+strict="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
+passed=0 failed=0 skipped=0
+mkdir -p "$out" || exit 1
+
+have() { command -v "$1" > /dev/null 2>&1; }
+
+report() { # NAME STATUS: counts, and shows what was said
+    if [ "$2" = 0 ]; then passed=$((passed + 1)); echo "ok       $1"
+    else failed=$((failed + 1)); echo "FAILED   $1"; sed -n '1,12p' "$out/log"; fi
+}
+
+skip() { skipped=$((skipped + 1)); echo "skipped  $1"; }
+
+# NAME "COMPILER FLAGS" ["LINKER FLAGS"] ["RUNNER"]: both units become a program, and it runs.
+program() {
+    { $2 -I. -DUNIT=1 -c tests/test_dropin.c -o "$out/one.o" && $2 -I. -DUNIT=2 -c tests/test_dropin.c -o "$out/two.o" &&
+      $2 "$out/one.o" "$out/two.o" -o "$out/program" $3 -lm && $4 "$out/program"; } > "$out/log" 2>&1
+    report "$1" $?
+}
+
+# NAME "COMPILER FLAGS": the compiler's front end alone.
+syntax() {
+    { $2 -fsyntax-only -I. -DUNIT=1 tests/test_dropin.c && $2 -fsyntax-only -I. -DUNIT=2 -DTFM_STATIC tests/test_dropin.c
+    } > "$out/log" 2>&1
+    report "$1" $?
+}
+
+first() { for tool in "$@"; do if have "$tool"; then echo "$tool"; return; fi; done; }
+clang=$(first clang-16 clang-19 clang)
+clangxx=$(first clang++-16 clang++-19 clang++)
+
+# ---- gcc and clang: standards by the front end, levels of optimisation as programs
+
+for cc in gcc $clang; do
+    have "$cc" || { skip "$cc"; continue; }
+    for std in c99 c11 c17; do syntax "$cc -std=$std" "$cc -std=$std $strict"; done
+    for level in -O0 -O2 -O3; do program "$cc $level" "$cc -std=c99 $level $strict"; done
+    program "$cc TFM_STATIC in both units" "$cc -std=c99 -O0 $strict -DTFM_STATIC"
+    for switch in SIMD AVX2 AVX512 TEXT MALLOC STDIO MMAP NFC; do
+        program "$cc TFM_NO_$switch" "$cc -std=c99 -O0 $strict -DTFM_NO_$switch"
+    done
+    program "$cc all switches" "$cc -std=c99 -O1 $strict -DTFM_NO_SIMD -DTFM_NO_TEXT -DTFM_NO_MALLOC -DTFM_NO_STDIO -DTFM_NO_MMAP"
+    program "$cc -fopenmp" "$cc -std=c99 -O1 $strict -fopenmp -DTFM_NO_SIMD"
+    program "$cc TFM_DEBUG" "$cc -std=c99 -O0 $strict -DTFM_DEBUG"
+done
+[ -n "$clang" ] || skip "clang"
+
+for cxx in g++ $clangxx; do
+    have "$cxx" || { skip "$cxx"; continue; }
+    for std in c++11 c++14 c++17 c++20; do syntax "$cxx -std=$std" "$cxx -x c++ -std=$std $strict"; done
+    cp tests/test_dropin.c "$out/test_dropin.cc"
+    for level in -O0 -O2; do
+        { $cxx -std=c++17 $level $strict -I. -DUNIT=1 -c "$out/test_dropin.cc" -o "$out/one.o" &&
+          $cxx -std=c++17 $level $strict -I. -DUNIT=2 -c "$out/test_dropin.cc" -o "$out/two.o" &&
+          $cxx "$out/one.o" "$out/two.o" -o "$out/program" -lm && "$out/program"; } > "$out/log" 2>&1
+        report "$cxx $level" $?
+    done
+done
+
+# ---- other compilers and machines
+
+if have tcc; then
+    program "tcc" "tcc -Wall"
+    program "tcc TFM_STATIC in both units" "tcc -Wall -DTFM_STATIC"
+else skip "tcc"; fi
+
+echo 'int main(void) { return sizeof(void *) != 4; }' > "$out/tiny.c"
+if gcc -m32 "$out/tiny.c" -o "$out/tiny" 2> /dev/null && "$out/tiny"; then program "gcc -m32" "gcc -m32 -std=c99 -O1 $strict"
+elif have i686-linux-gnu-gcc; then program "i686" "i686-linux-gnu-gcc -std=c99 -O1 $strict" "-static"
+else skip "32-bit x86"; fi
+
+if have aarch64-linux-gnu-gcc && have qemu-aarch64; then
+    program "aarch64" "aarch64-linux-gnu-gcc -std=c99 -O1 $strict" "-static" "qemu-aarch64"
+else skip "aarch64"; fi
+
+if have s390x-linux-gnu-gcc; then # big-endian: models in memory run, files are refused
+    program "s390x" "s390x-linux-gnu-gcc -std=c99 -O1 $strict" "-static" "$(first qemu-s390x true)"
+else skip "s390x"; fi
+
+# ---- everything else in the repository, without a warning
+
+for cc in gcc $clang; do
+    have "$cc" || continue
+    for f in tools/*.c tests/*.c examples/*.c; do
+        case $f in tools/tfm_impl.c|tests/test_dropin.c|tests/test_kernels.c) continue;; esac
+        $cc -std=c99 $strict -I. -fsyntax-only "$f" > "$out/log" 2>&1
+        report "$cc $f" $?
+    done
+done
+
+# The macro is spelled one way, or the implementation is missing without a word.
+if grep -rnE 'define +TFM_IMPL' tools tests examples tfm.h README.md | grep -v 'TFM_IMPLEMENTATION' > "$out/log"
+then report "spelling of TFM_IMPLEMENTATION" 1; else report "spelling of TFM_IMPLEMENTATION" 0; fi
+
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" = 0 ]

@@ -1,0 +1,282 @@
+#!/bin/sh
+# The programs from outside: exit codes, what goes to stdout and what to stderr, files that appear whole or not at all.
+#
+#     sh tests/test_programs.sh BUILD [MODEL.tfm]
+#
+# BUILD holds the programs; without MODEL the checkpoint of examples/models is converted. Prints "name: ok" or
+# "name: FAILED (why)" and at the end "N passed, N failed".
+
+BUILD=${1:-build}
+WORK=$BUILD/tests/programs
+MODEL=${2:-$WORK/stories.tfm}
+PASSED=0 FAILED=0 SKIPPED=0
+
+rm -rf "$WORK"
+mkdir -p "$WORK" || exit 1
+
+# ---- checks ----------------------------------------------------------------------------------------------------------
+
+# run EXIT PROGRAM ARGS...: runs it with stdout in $OUT and stderr in $ERR; notes a wrong exit status.
+OUT=$WORK/out
+ERR=$WORK/err
+run() {
+    want=$1 program=$2
+    shift 2
+    "$BUILD/$program" "$@" > "$OUT" 2> "$ERR" < "${INPUT:-/dev/null}"
+    got=$?
+    [ $got = "$want" ] || note "$program $*: exit status $got instead of $want: $(tail -n 1 "$ERR")"
+}
+
+# The test under way collects what is wrong with it.
+WRONG=
+note() { [ -n "$WRONG" ] || WRONG=$1; }
+expect() { # expect WHY CONDITION...: the condition is a command
+    why=$1
+    shift
+    "$@" > /dev/null 2>&1 || note "$why"
+}
+done_with() {
+    if [ -z "$WRONG" ]; then PASSED=$((PASSED + 1)); echo "$1: ok"
+    else FAILED=$((FAILED + 1)); echo "$1: FAILED ($WRONG)"; fi
+    WRONG=
+}
+skip() { SKIPPED=$((SKIPPED + 1)); echo "$1: skipped ($2)"; }
+
+# fails EXIT WORD PROGRAM ARGS...: it must fail in one line on stderr that begins with "error:" and has WORD in it.
+fails() {
+    status=$1 word=$2
+    shift 2
+    run "$status" "$@"
+    expect "$*: stdout is not empty" test ! -s "$OUT"
+    expect "$*: not one line on stderr" test "$(grep -v '^warning: ' "$ERR" | wc -l)" -eq 1
+    expect "$*: '$word' is missing: $(tail -n 1 "$ERR")" grep -q "^error: .*$word" "$ERR"
+}
+
+size() { wc -c < "$1" | tr -d ' '; }
+empty() { test ! -s "$1"; }
+json() { sed -n "s/.*\"$1\": \"*\\([^,\"}]*\\).*/\\1/p" "$OUT" | head -n 1; } # the value of a key in $OUT
+
+# ---- the command line, without a model -------------------------------------------------------------------------------
+
+for p in generate tfm-convert tfm-eval tfm-inspect tfm-bench tfm-tokenize; do
+    run 0 $p --help
+    expect "no usage on stdout" grep -q "^usage: $p " "$OUT"
+    expect "--help writes to stderr" empty "$ERR"
+    fails 2 "" $p
+    fails 2 "unknown option" $p --no-such-option
+    done_with "command line of $p"
+done
+
+printf 'this is no model' > "$WORK/text.tfm"
+for p in generate tfm-inspect tfm-bench; do
+    fails 1 "$WORK/none.tfm" $p "$WORK/none.tfm"
+    fails 1 "$WORK/text.tfm" $p "$WORK/text.tfm"
+    fails 1 "$WORK" $p "$WORK"
+done
+fails 1 "$WORK/none.tfm" tfm-eval "$WORK/none.tfm" --ids 1 --greedy 1
+done_with "a model that is none"
+
+for e in custom_block kernels_only; do
+    run 0 $e
+    expect "$e: $(tail -n 1 "$OUT")" grep -q "yes$" "$OUT"
+done
+run 1 minimal
+expect "minimal without arguments shows no usage" grep -q usage "$ERR"
+done_with "examples"
+
+# ---- with the model --------------------------------------------------------------------------------------------------
+
+if [ ! -f "$MODEL" ]; then
+    if [ -f examples/models/stories/config.json ]; then
+        run 0 tfm-convert examples/models/stories "$MODEL"
+        done_with "conversion of the checkpoint that ships"
+    fi
+fi
+if [ ! -f "$MODEL" ]; then
+    skip "programs on a model" "there is none"
+    echo "$PASSED passed, $FAILED failed, $SKIPPED skipped"
+    exit $((FAILED > 0))
+fi
+
+PROMPT="Once upon a time"
+CTX=64
+
+run 0 generate "$MODEL" -p "$PROMPT" -n 12 --seed 7 -c $CTX
+cp "$OUT" "$WORK/text"
+expect "no text" test -s "$WORK/text"
+expect "no figures" grep -q "generated .* 12 tokens" "$ERR"
+expect "the seed is not shown" grep -q "seed 7," "$ERR"
+for more in "-t 1" "-t 2" "-t 5" "--batch 1" "--batch 3" "-c 100"; do
+    run 0 generate $more "$MODEL" -p "$PROMPT" -n 12 --seed 7 -c $CTX
+    [ "$more" != "-c 100" ] || run 0 generate "$MODEL" -p "$PROMPT" -n 12 --seed 7 $more
+    expect "$more changes the text" cmp "$OUT" "$WORK/text"
+done
+done_with "generate: the same text for threads, batch and context"
+
+run 0 generate "$MODEL" -p "$PROMPT" -n 12 --seed 7 -c $CTX --echo
+printf '%s' "$PROMPT" | cat - "$WORK/text" > "$WORK/echoed"
+expect "--echo" cmp "$OUT" "$WORK/echoed"
+printf '%s' "$PROMPT" > "$WORK/prompt"
+run 0 generate "$MODEL" -f "$WORK/prompt" -n 12 --seed 7 -c $CTX
+expect "-f" cmp "$OUT" "$WORK/text"
+INPUT=$WORK/prompt run 0 generate "$MODEL" -f - -n 12 --seed 7 -c $CTX
+INPUT=
+expect "-f -" cmp "$OUT" "$WORK/text"
+run 0 generate "$MODEL" -p "$PROMPT" -n 0 -c $CTX
+expect "-n 0 prints" empty "$OUT"
+run 0 generate "$MODEL" -n 3 -c $CTX --seed 1
+done_with "generate: prompts"
+
+run 0 generate "$MODEL" -p "$PROMPT" -n 8 --seed -1 -c $CTX
+cp "$OUT" "$WORK/a"
+run 0 generate "$MODEL" -p "$PROMPT" -n 8 --seed 18446744073709551615 -c $CTX
+expect "--seed -1" cmp "$OUT" "$WORK/a"
+run 0 generate "$MODEL" -p "$PROMPT" -n 8 --temp 0 --seed 1 -c $CTX
+cp "$OUT" "$WORK/a"
+run 0 generate "$MODEL" -p "$PROMPT" -n 8 --top-k 1 --seed 2 -c $CTX
+expect "--top-k 1 is not greedy" cmp "$OUT" "$WORK/a"
+for option in "--repeat-penalty 0" "--repeat-penalty -1" "--temp -1" "--top-p 2" "--min-p x" "--top-k -1" "--seed 1.5" \
+    "-n -5" "-c 0" "-c -1" "-t 0" "--batch 0" "--kv q4" "--act f16" "--isa none" "--chat"; do
+    fails 2 "${option%% *}" generate "$MODEL" -p "$PROMPT" $option
+done
+fails 2 scalar generate "$MODEL" --isa none
+fails 2 "" generate "$MODEL" -p a -f b
+fails 2 "too many" generate "$MODEL" "$MODEL"
+done_with "generate: options"
+
+run 0 generate "$MODEL" -p "$PROMPT" -c 16 --ignore-eos --seed 1
+expect "no warning" test "$(grep -c '^warning: ' "$ERR")" -eq 1
+i=0
+: > "$WORK/long"
+while [ $i -lt 40 ]; do printf '%s. ' "$PROMPT" >> "$WORK/long"; i=$((i + 1)); done
+fails 1 "do not fit" generate "$MODEL" -f "$WORK/long" -c 16
+fails 1 "$WORK/none" generate "$MODEL" -f "$WORK/none"
+done_with "generate: the context's end"
+
+if [ -c /dev/full ]; then
+    "$BUILD/generate" "$MODEL" -p "$PROMPT" -n 4 > /dev/full 2> "$ERR"
+    expect "a full disk goes unnoticed" test $? -eq 1
+    expect "no error line" grep -q "^error: " "$ERR"
+    done_with "generate: a full disk"
+fi
+
+# ---- tfm-eval --------------------------------------------------------------------------------------------------------
+
+run 0 tfm-inspect "$MODEL" --json
+VOCAB=$(json n_vocab) WIDTH=$(json d_model) LIMIT=$(json n_ctx_model)
+IDS="3, 14 15,9,26,5,35,8,9,7"
+
+run 0 tfm-eval "$MODEL" --ids "$IDS" --logits "$WORK/logits"
+expect "stdout is not empty" empty "$OUT"
+expect "size of --logits" test "$(size "$WORK/logits")" -eq $((10 * VOCAB * 4))
+run 0 tfm-eval "$MODEL" --ids "$IDS" --hidden "$WORK/hidden"
+expect "size of --hidden" test "$(size "$WORK/hidden")" -eq $((10 * WIDTH * 4))
+for more in "--chunk 1" "--chunk 3" "-t 1" "-t 3" "-c 100"; do
+    run 0 tfm-eval "$MODEL" --ids "$IDS" --logits "$WORK/logits2" --hidden "$WORK/hidden2" $more
+    expect "$more changes the logits" cmp "$WORK/logits" "$WORK/logits2"
+    expect "$more changes the hidden states" cmp "$WORK/hidden" "$WORK/hidden2"
+done
+printf '%s\n' "$IDS" > "$WORK/ids"
+INPUT=$WORK/ids run 0 tfm-eval "$MODEL" --ids - --logits "$WORK/logits2"
+INPUT=
+expect "--ids -" cmp "$WORK/logits" "$WORK/logits2"
+done_with "tfm-eval: logits and hidden states"
+
+run 0 tfm-eval "$MODEL" --ids "$IDS" --greedy 5
+expect "not 5 ids" grep -Eqx '[0-9]+(,[0-9]+){4}' "$OUT"
+cp "$OUT" "$WORK/a"
+run 0 tfm-eval "$MODEL" --ids "$IDS" --greedy 5 --logits "$WORK/logits2" --hidden "$WORK/hidden2"
+expect "--logits changes --greedy" cmp "$OUT" "$WORK/a"
+expect "--greedy changes the logits" cmp "$WORK/logits" "$WORK/logits2"
+run 0 tfm-eval "$MODEL" --ids "$IDS" --greedy 8 -c 12
+expect "not 3 ids until the context is full" grep -Eqx '[0-9]+(,[0-9]+){2}' "$OUT"
+expect "no warning" test "$(grep -c '^warning: ' "$ERR")" -eq 1
+done_with "tfm-eval: greedy"
+
+run 0 tfm-eval "$MODEL" --ids "$IDS" --trace "$WORK/trace" --chunk 4
+expect "embed is not the first" test "$(head -n 1 "$WORK/trace/index.txt")" = embed.npy
+expect "logits are not the last" test "$(tail -n 1 "$WORK/trace/index.txt")" = logits.npy
+while read -r name; do expect "$name is missing" test -s "$WORK/trace/$name"; done < "$WORK/trace/index.txt"
+expect "L00.attn_out.npy is missing" test -s "$WORK/trace/L00.attn_out.npy"
+expect "shape of the logits" grep -aq "'shape': (10, $VOCAB)" "$WORK/trace/logits.npy"
+tail -c $((10 * VOCAB * 4)) "$WORK/trace/logits.npy" > "$WORK/logits2"
+expect "the logits of the trace" cmp "$WORK/logits" "$WORK/logits2"
+done_with "tfm-eval: trace"
+
+fails 2 "'x'" tfm-eval "$MODEL" --ids 1,x --greedy 1
+fails 2 "empty" tfm-eval "$MODEL" --ids "" --greedy 1
+fails 2 "" tfm-eval "$MODEL" --ids 1
+fails 2 "" tfm-eval "$MODEL" --ids 1 --ppl "$WORK/long"
+fails 1 "$VOCAB" tfm-eval "$MODEL" --ids "1,$VOCAB" --greedy 1
+fails 1 "do not fit" tfm-eval "$MODEL" --ids "$IDS" --greedy 1 -c 8
+i=0 many=
+while [ $i -le "$LIMIT" ]; do many="$many 1"; i=$((i + 1)); done
+printf '%s' "$many" > "$WORK/ids"
+INPUT=$WORK/ids fails 1 "do not fit" tfm-eval "$MODEL" --ids - --greedy 1
+INPUT=
+fails 1 "$WORK/none/logits" tfm-eval "$MODEL" --ids 1 --logits "$WORK/none/logits"
+fails 1 "$WORK/text.tfm" tfm-eval "$WORK/text.tfm" --ids 1 --logits "$WORK/never"
+expect "a file of a failed run" test ! -e "$WORK/never"
+done_with "tfm-eval: errors"
+
+run 0 tfm-eval "$MODEL" --ppl "$WORK/long" -c 32 --chunks 2
+expect "first line: $(head -n 1 "$OUT")" sh -c "head -n 1 '$OUT' | grep -Eqx 'ppl [0-9]+\.[0-9]{4}'"
+expect "chunks" grep -qx "chunks 2" "$OUT"
+expect "tokens" grep -qx "tokens 30" "$OUT"
+head -n 1 "$OUT" > "$WORK/a"
+run 0 tfm-eval "$MODEL" --ppl "$WORK/long" --ctx 32 --chunks 2 --chunk 5 -t 1
+head -n 1 "$OUT" > "$WORK/b"
+expect "--chunk changes the perplexity" cmp "$WORK/a" "$WORK/b"
+fails 1 "$WORK/prompt" tfm-eval "$MODEL" --ppl "$WORK/prompt"
+done_with "tfm-eval: perplexity"
+
+# ---- tfm-inspect, tfm-bench ------------------------------------------------------------------------------------------
+
+run 0 tfm-inspect "$MODEL" --bandwidth 20 --verify
+expect "no verdict" grep -q "every hash agrees" "$OUT"
+run 0 tfm-inspect "$MODEL" --json -c $CTX --kv f32 --bandwidth 20
+for key in n_params n_layers d_model n_vocab file_bytes weight_bytes_per_token kv_bytes session_bytes tied \
+    tied_bytes_saved tensors tokens_per_s; do
+    expect "$key is missing" grep -q "\"$key\": " "$OUT"
+done
+expect "file_bytes" test "$(json file_bytes)" = "$(size "$MODEL")"
+KV=$(json kv_bytes)
+run 0 tfm-inspect "$MODEL" --json -c $CTX --kv f16
+expect "an f32 cache is not twice an f16 cache" test "$KV" -eq $((2 * $(json kv_bytes)))
+done_with "tfm-inspect: description"
+
+run 0 tfm-inspect "$MODEL" --tensor output_norm.weight --out "$WORK/tensor"
+expect "size of output_norm.weight" test "$(size "$WORK/tensor")" -eq $((WIDTH * 4))
+run 0 tfm-inspect "$MODEL" --tensor token_embd.weight --out "$WORK/tensor"
+expect "size of token_embd.weight" test "$(size "$WORK/tensor")" -eq $((VOCAB * WIDTH * 4))
+fails 1 "no.such" tfm-inspect "$MODEL" --tensor no.such --out "$WORK/never"
+fails 2 "--out" tfm-inspect "$MODEL" --tensor output_norm.weight
+expect "a file of a failed run" test ! -e "$WORK/never"
+done_with "tfm-inspect: tensors"
+
+BYTES=$(size "$MODEL")
+head -c $((BYTES - 100)) "$MODEL" > "$WORK/cut.tfm"
+fails 1 "$WORK/cut.tfm" tfm-inspect "$WORK/cut.tfm"
+{ head -c $((BYTES - 1)) "$MODEL"; printf '\377'; } > "$WORK/flipped.tfm"
+cmp -s "$MODEL" "$WORK/flipped.tfm" && { head -c $((BYTES - 1)) "$MODEL"; printf '\000'; } > "$WORK/flipped.tfm"
+fails 1 "damaged" tfm-inspect "$WORK/flipped.tfm" --verify
+done_with "tfm-inspect: damaged files"
+
+run 0 tfm-bench "$MODEL" -p 8 -n 3 -r 2 --json
+for key in prefill_tokens_per_s decode_tokens_per_s prefill_spread decode_spread n_prompt n_gen threads isa \
+    bytes_per_token decode_gb_per_s bandwidth_gb_per_s bandwidth_share; do
+    expect "$key is missing" grep -q "\"$key\": " "$OUT"
+done
+expect "not one line" test "$(wc -l < "$OUT")" -eq 1
+run 0 tfm-bench "$MODEL" -p 4 -n 0 -r 1
+fails 2 "nothing" tfm-bench "$MODEL" -p 0 -n 0
+fails 2 "no room" tfm-bench "$MODEL" -p 20 -n 1 -c 10
+done_with "tfm-bench"
+
+run 0 minimal "$MODEL" "$PROMPT"
+expect "no text" test -s "$OUT"
+done_with "minimal"
+
+if [ $SKIPPED -gt 0 ]; then echo "$PASSED passed, $FAILED failed, $SKIPPED skipped"
+else echo "$PASSED passed, $FAILED failed"; fi
+exit $((FAILED > 0))

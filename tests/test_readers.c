@@ -1,0 +1,780 @@
+/* test_readers.c - the readers of files nobody vouches for (JSON, safetensors, GGUF, llama2.c), what they stand on, and
+ * seeds for the fuzz targets. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tools/gguf.h"
+#include "tools/json.h"
+#include "tools/llama2c.h"
+#include "tools/pool.h"
+#include "tools/safetensors.h"
+#include "test.h"
+
+void test_errors(void);
+void test_arena(void);
+void test_numbers(void);
+void test_sinks(void);
+void test_cli(void);
+void test_pool(void);
+void test_json(void);
+void test_safetensors(void);
+void test_gguf(void);
+void test_llama2c(void);
+void test_reader_seeds(void);
+
+/* ---- bytes to build files from --------------------------------------------------------------------------------- */
+
+typedef struct bytes {
+    unsigned char data[8192];
+    size_t n;
+} bytes;
+
+static void put(bytes *b, const void *data, size_t n)
+{
+    if (n > sizeof b->data - b->n) abort();
+    if (n > 0) memcpy(b->data + b->n, data, n);
+    b->n += n;
+}
+
+static void put_number(bytes *b, uint64_t value, size_t n_bytes)
+{
+    size_t i;
+    for (i = 0; i < n_bytes; i++) {
+        unsigned char c = (unsigned char)(value >> 8 * i);
+        put(b, &c, 1);
+    }
+}
+
+static void put_string(bytes *b, const char *s)
+{
+    put_number(b, strlen(s), 8);
+    put(b, s, strlen(s));
+}
+
+static void put_zeros(bytes *b, size_t n)
+{
+    while (n-- > 0) put_number(b, 0, 1);
+}
+
+/* ---- base ------------------------------------------------------------------------------------------------------ */
+
+void test_errors(void)
+{
+    char longer[600];
+    tfm_error err;
+    size_t n;
+    check(tool_fail(NULL, -3, "x") == -3, "no place for the message");
+    check(tool_fail(&err, TFM_ERR_IO, "%s: %d", "a\x1b[1m\n\xff\xc2\x9bz\xc3\xa9", 7) == TFM_ERR_IO, "code");
+    check(strcmp(err.msg, "a?[1m????z\xc3\xa9: 7") == 0, "control characters: '%s'", err.msg);
+    memset(longer, 'x', sizeof longer - 1);
+    longer[sizeof longer - 1] = 0;
+    tool_fail(&err, TFM_ERR_IO, "start %s end", longer);
+    n = strlen(err.msg);
+    check(n < sizeof err.msg && n > sizeof err.msg - 8, "length %zu", n);
+    check(memcmp(err.msg, "start ", 6) == 0 && strcmp(err.msg + n - 4, " end") == 0, "both ends stay: '%s'", err.msg);
+    check(utf8_sequence("\xf0\x9f\x98\x80", 4) == 4 && utf8_sequence("\xed\xa0\x80", 3) == 0 &&
+          utf8_sequence("\xc0\x80", 2) == 0 && utf8_sequence("\xe2\x82", 2) == 0, "UTF-8");
+}
+
+void test_arena(void)
+{
+    arena a = { NULL, 0, 0, 0 };
+    size_t i, j, bad = 0;
+    uint64_t product;
+    for (i = 1; i < 3000; i++) {
+        unsigned char *p = (unsigned char *)arena_alloc(&a, i * 37 % 5000);
+        if (p == NULL || (uintptr_t)p % 16 != 0) bad++;
+        for (j = 0; p != NULL && j < i * 37 % 5000; j++) {
+            bad += p[j] != 0;
+            p[j] = 0xff;
+        }
+    }
+    check(bad == 0, "%zu bytes or pointers are wrong", bad);
+    check(arena_array(&a, SIZE_MAX / 2, 4) == NULL, "a product that wraps");
+    check(arena_alloc(&a, SIZE_MAX - 3) == NULL, "a size that wraps");
+    check(strcmp(arena_printf(&a, "%d-%s", 7, "x"), "7-x") == 0, "arena_printf");
+    arena_free(&a);
+    check(a.total == 0 && arena_alloc(&a, 1) != NULL, "usable after release");
+    arena_free(&a);
+    check(checked_mul((uint64_t)1 << 32, (uint64_t)1 << 32, &product) != 0, "2^64");
+    check(checked_mul((uint64_t)1 << 32, UINT32_MAX, &product) == 0, "below 2^64");
+    check(product == (uint64_t)UINT32_MAX << 32, "the product");
+}
+
+void test_numbers(void)
+{
+    static const char *const reals[] = { "0", "-0.5", "1e22", "123456789012345678901234567890", "1e-5", "0.1", ".5",
+                                         "5.", "2.2250738585072014e-308", "1e400", "4.9e-324", "9007199254740993",
+                                         "+3E+2", "1e-400", "3.14159265358979323846264338327950288" };
+    static const char *const wrong[] = { "", "-", "1e", "e5", ".", "1.2.3", "0x10", "inf", "nan", "1 ", " 1", "1e+",
+                                         "--1" };
+    double value;
+    int64_t whole;
+    uint64_t seed;
+    size_t i;
+    for (i = 0; i < sizeof reals / sizeof reals[0]; i++) {
+        int code = parse_real(reals[i], strlen(reals[i]), &value);
+        check(code == 0 && value == strtod(reals[i], NULL), "%s gives %.17g", reals[i], value);
+    }
+    for (i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        check(parse_real(wrong[i], strlen(wrong[i]), &value) != 0, "'%s' is no number", wrong[i]);
+    }
+    check(parse_int64("-9223372036854775808", 20, &whole) == 0 && whole == INT64_MIN, "the least int64");
+    check(parse_int64("9223372036854775808", 19, &whole) != 0, "one above the greatest int64");
+    check(parse_int64("", 0, &whole) != 0 && parse_int64("-", 1, &whole) != 0 && parse_int64("1x", 2, &whole) != 0,
+          "no integers");
+    check(parse_uint64("-1", 2, &seed) == 0 && seed == UINT64_MAX, "-1 as a seed");
+    check(parse_uint64("18446744073709551615", 20, &seed) == 0 && seed == UINT64_MAX, "the greatest seed");
+    check(parse_uint64("18446744073709551616", 20, &seed) != 0, "one above it");
+}
+
+/* A file that becomes shorter while it is read, and names that lead out of a directory. */
+static void check_sources(void)
+{
+    static const char *const outside[] = { "../x", "..", "", "a/b", "a\\b" };
+    char path[512], byte;
+    tfm_error err;
+    source src;
+    source_dir dir;
+    FILE *f;
+    size_t i;
+    snprintf(path, sizeof path, "%s/readers_source", test_dir());
+    f = file_open(path, "wb");
+    check(f != NULL && fputs("abc", f) >= 0 && fclose(f) == 0, "%s", path);
+    check(source_open_file(&src, path, &err) == TFM_OK && src.size == 3, "%s", err.msg);
+    f = file_open(path, "wb");
+    if (f != NULL) fclose(f);
+    check(source_read(&src, 2, &byte, 1, &err) == TFM_ERR_IO && strstr(err.msg, "shorter") != NULL, "%s", err.msg);
+    source_close_file(&src);
+    check(dir_open_local(&dir, path, &err) < 0 && strstr(err.msg, "not a directory") != NULL, "%s", err.msg);
+    check(dir_open_local(&dir, test_dir(), &err) == TFM_OK, "%s", err.msg);
+    check(dir.open(dir.user, "readers_absent", &src, &err) == 1, "an absent file");
+    check(dir.open(dir.user, "readers_source", &src, &err) == 0, "a file");
+    dir.close(dir.user, &src);
+    for (i = 0; i < sizeof outside / sizeof outside[0]; i++) {
+        check(dir.open(dir.user, outside[i], &src, &err) == TFM_ERR_FORMAT, "'%s' is a name in the directory", outside[i]);
+    }
+    dir_close_local(&dir);
+}
+
+/* 1 if the file's text is this. */
+static int file_holds(const char *path, const char *text)
+{
+    char *data;
+    size_t n;
+    int same;
+    if (read_whole(path, 1000, &data, &n, NULL) != TFM_OK) return 0;
+    same = n == strlen(text) && memcmp(data, text, n) == 0;
+    free(data);
+    return same;
+}
+
+void test_sinks(void)
+{
+    char path[512];
+    tfm_error err;
+    sink out;
+    source src;
+    check_sources();
+    snprintf(path, sizeof path, "%s/readers_sink", test_dir());
+    remove(path);
+    check(sink_open_file(&out, path, &err) == TFM_OK && sink_write(&out, 3, "def", 3, &err) == TFM_OK, "%s", err.msg);
+    check(path_kind(path) == PATH_ABSENT, "not visible before it is whole");
+    check(sink_write(&out, 0, "abc", 3, &err) == TFM_OK && sink_commit(&out, &err) == TFM_OK, "%s", err.msg);
+    check(file_holds(path, "abcdef"), "bytes at their offsets");
+    check(sink_open_file(&out, path, &err) == TFM_OK && sink_write(&out, 0, "xyz", 3, &err) == TFM_OK, "%s", err.msg);
+    sink_discard(&out);
+    sink_discard(&out);
+    check(file_holds(path, "abcdef"), "discarding leaves the old file");
+    check(source_open_file(&src, path, &err) == TFM_OK && src.size == 6, "%s", err.msg);
+    check(sink_open_file(&out, path, &err) == TFM_ERR_ARG, "the output is a file that is read");
+    check(source_read(&src, 5, path, 2, &err) == TFM_ERR_FORMAT, "reading past the end");
+    source_close_file(&src);
+    check(source_open_file(&src, test_dir(), &err) < 0 && strstr(err.msg, "directory") != NULL, "directory as a file");
+    check(sink_open_file(&out, test_dir(), &err) < 0 && strstr(err.msg, "directory") != NULL, "directory as output");
+    snprintf(path, sizeof path, "%s/readers_absent/x", test_dir());
+    check(sink_open_file(&out, path, &err) < 0 && source_open_file(&src, path, &err) < 0, "absent directory");
+}
+
+void test_cli(void)
+{
+    static const char *const kinds[] = { "one", "two", NULL };
+    const char *argv[] = { "prog", "A", "--top-k=40", "-p", "-x", "-n5", "--temp", "-0.5", "--kind", "two", "--seed",
+                           "-1", "-v", "--", "-B" };
+    const char *text = NULL, *args[2];
+    int64_t top_k = 0, n = 0;
+    double temp = 0;
+    uint64_t seed = 0;
+    int kind = 0, verbose = 0, given = 0, n_args = 0, status;
+    const cli_option options[] = {
+        CLI_GROUP("Group"),
+        CLI_INT(0, "top-k", "K", &top_k, 0, 1000, NULL, "help", &given),
+        CLI_INT('n', NULL, "N", &n, 0, INT64_MAX, NULL, "help", NULL),
+        CLI_STRING('p', "prompt", "TEXT", &text, NULL, "help", NULL),
+        CLI_REAL(0, "temp", "T", &temp, -1, 2, NULL, "help", NULL),
+        CLI_CHOICE(0, "kind", "K", &kind, kinds, NULL, "help", NULL),
+        CLI_SEED(0, "seed", "S", &seed, "random", "help", NULL),
+        CLI_FLAG('v', "verbose", &verbose, "help"),
+        CLI_END
+    };
+    const cli c = { "prog", "[options] A B", NULL, options, 2, 2, NULL };
+    status = cli_parse(&c, sizeof argv / sizeof argv[0], (char **)(uintptr_t)argv, args, &n_args);
+    check(status == CLI_GO_ON && n_args == 2, "status %d, %d arguments", status, n_args);
+    if (status != CLI_GO_ON) return;
+    check(strcmp(args[0], "A") == 0 && strcmp(args[1], "-B") == 0, "arguments %s %s", args[0], args[1]);
+    check(top_k == 40 && given == 1 && n == 5 && strcmp(text, "-x") == 0, "values");
+    check(temp == -0.5 && kind == 1 && seed == UINT64_MAX && verbose == 1, "more values");
+}
+
+typedef struct counts {
+    int of[64];
+} counts;
+
+static void count_one(void *arg, int index)
+{
+    ((counts *)arg)->of[index]++;
+}
+
+void test_pool(void)
+{
+    int threads, n, i, round, bad = 0;
+    for (threads = 1; threads <= 5; threads++) {
+        pool *p = pool_new(threads);
+        check(p != NULL && pool_threads(p) == threads, "a pool of %d", threads);
+        for (round = 0; round < 200; round++) {
+            counts c;
+            memset(&c, 0, sizeof c);
+            n = round % 12;
+            pool_run(p, count_one, &c, n);
+            for (i = 0; i < 64; i++) bad += c.of[i] != (i < n);
+        }
+        pool_free(p);
+    }
+    check(bad == 0, "%d indices not run once", bad);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------------------------ */
+
+static const json *parse(arena *a, const char *text, tfm_error *err)
+{
+    memset(err, 0, sizeof *err);
+    return json_parse("t.json", text, strlen(text), a, err);
+}
+
+static const char json_text[] =
+    "\xef\xbb\xbf {\"a\": {\"b\": [1, 2.5, -0]}, \"n\": null, \"t\": true, \"e\": 1E3, \"big\": 18446744073709551616, "
+    "\"inf\": [Infinity, -Infinity, NaN], \"s\": \"\\u00e9\\ud83d\\ude00\\udc00\\n\", \"a2\": 1, \"a2\": 2}";
+
+static void check_json_values(arena *a)
+{
+    tfm_error err;
+    const char *text, *name;
+    int64_t whole = 0;
+    double real = 0;
+    int flag = 0;
+    const json *v = parse(a, json_text, &err);
+    check(v != NULL, "%s", err.msg);
+    if (v == NULL) return;
+    check(json_count(v) == 8 && strcmp(json_at(v, 7)->key, "a2") == 0 && v->has_duplicates, "duplicate keys");
+    check(json_int(v, "a2", &whole, &err) == TFM_OK && whole == 2, "the last value counts");
+    check(json_int(v, "e", &whole, &err) == TFM_OK && whole == 1000, "1E3 is an integer");
+    check(json_real(v, "big", &real, &err) == TFM_OK && real == 18446744073709551616.0, "2^64 as a real");
+    check(json_int(v, "big", &whole, &err) < 0 && strstr(err.msg, "t.json: big") != NULL, "%s", err.msg);
+    check(json_string(v, "s", &text, &err) == TFM_OK &&
+          strcmp(text, "\xc3\xa9\xf0\x9f\x98\x80\xef\xbf\xbd\n") == 0, "escapes");
+    check(json_int_or(v, "n", 5, &whole, &err) == TFM_OK && whole == 5, "null means the default");
+    check(json_bool(v, "t", &flag, &err) == TFM_OK && flag == 1, "true");
+    name = json_at(json_get(json_get(v, "a"), "b"), 1)->u.text;
+    check(strcmp(name, "2.5") == 0, "the number's text is kept: %s", name);
+    check(json_as_int(json_at(json_get(json_get(v, "a"), "b"), 1), &whole, &err) < 0 &&
+          strcmp(err.msg, "t.json: a.b[1]: expected an integer, found 2.5") == 0, "%s", err.msg);
+    check(json_string(json_get(v, "a"), "c", &text, &err) < 0 && strcmp(err.msg, "t.json: a.c: missing") == 0, "%s",
+          err.msg);
+    check(json_as_real(json_at(json_get(v, "inf"), 1), &real, &err) == TFM_OK && real < -1e308, "-Infinity");
+    check(json_as_real(json_at(json_get(v, "inf"), 2), &real, &err) == TFM_OK && isnan(real), "NaN");
+}
+
+static void check_json_refusals(arena *a)
+{
+    static const char *const wrong[] = { "", " ", "{", "[1,", "[1 2]", "[1,]", "{\"a\":1,}", "{a:1}", "{\"a\" 1}",
+                                         "\"x", "\"\\x\"", "\"\\u12g4\"", "01", "1.", ".5", "-", "+1", "1e", "tru",
+                                         "nul", "[1] 2", "\"\n\"", "\"\xff\"", "\"\\", "-Inf", "'a'", "[}",
+                                         "{\"a\":}" };
+    char deep[600];
+    tfm_error err;
+    size_t i;
+    for (i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        check(parse(a, wrong[i], &err) == NULL && err.code < 0 && err.msg[0] != 0, "accepted: %s", wrong[i]);
+    }
+    parse(a, "[1,\n  tru]", &err);
+    check(strstr(err.msg, "t.json: line 2, column 3:") != NULL, "%s", err.msg);
+    memset(deep, '[', 300);
+    memset(deep + 300, ']', 300);
+    check(json_parse("t", deep + 300 - 128, 256, a, &err) != NULL, "128 levels");
+    check(json_parse("t", deep + 300 - 129, 258, a, &err) == NULL, "129 levels");
+}
+
+/* A vocabulary: 300,000 keys must take a blink, and each must be found. */
+static void check_json_size(arena *a)
+{
+    enum { N = 300000 };
+    char *text = (char *)malloc((size_t)N * 40), *to = text, key[32];
+    const json *v;
+    tfm_error err;
+    int64_t value = 0;
+    double start;
+    int i, bad = 0;
+    if (text == NULL) return;
+    *to++ = '{';
+    for (i = 0; i < N; i++) to += sprintf(to, "%s\"\xe2\x96\x81token%d\": %d", i > 0 ? ", " : "", i, i);
+    *to++ = '}';
+    start = time_now();
+    v = json_parse("vocab", text, (size_t)(to - text), a, &err);
+    for (i = 0; i < N && v != NULL; i += 7) {
+        sprintf(key, "\xe2\x96\x81token%d", i);
+        if (json_int(v, key, &value, &err) != TFM_OK || value != i) bad++;
+    }
+    check(v != NULL && json_count(v) == N && bad == 0, "%d keys not found", bad);
+    check(time_now() - start < 5, "a large object takes %.1f s", time_now() - start);
+    free(text);
+}
+
+void test_json(void)
+{
+    arena a = { NULL, 0, 0, 0 };
+    check_json_values(&a);
+    check_json_refusals(&a);
+    check_json_size(&a);
+    arena_free(&a);
+}
+
+/* ---- safetensors ----------------------------------------------------------------------------------------------- */
+
+static void put_safetensors(bytes *b, const char *header, size_t data)
+{
+    b->n = 0;
+    put_string(b, header);
+    put_zeros(b, data);
+}
+
+#define ENTRY(name, dtype, shape, offsets) \
+    "\"" name "\":{\"dtype\":\"" dtype "\",\"shape\":" shape ",\"data_offsets\":" offsets "}"
+
+static const char shard_index[] = "{\"weight_map\":{\"a\":\"1.safetensors\",\"c\":\"2.safetensors\"}}";
+
+/* Two shards that both hold c. */
+static void put_shards(bytes *one, bytes *two)
+{
+    put_safetensors(one, "{" ENTRY("a", "F32", "[2]", "[0,8]") "," ENTRY("c", "U8", "[3]", "[8,11]") "}", 11);
+    put_safetensors(two, "{" ENTRY("c", "I64", "[1,1]", "[0,8]") "}", 8);
+    two->data[two->n - 8] = 42;
+}
+
+static void check_shards(arena *a)
+{
+    bytes one, two;
+    memory_file files[3] = { { "model.safetensors.index.json", shard_index, sizeof shard_index - 1 } };
+    memory_dir list;
+    source_dir dir;
+    safetensors st;
+    tfm_error err;
+    const st_tensor *t;
+    unsigned char value[8];
+    put_shards(&one, &two);
+    files[1].name = "1.safetensors";
+    files[1].data = one.data;
+    files[1].size = one.n;
+    files[2].name = "2.safetensors";
+    files[2].data = two.data;
+    files[2].size = two.n;
+    list.files = files;
+    list.n_files = 3;
+    dir = dir_memory("dir", &list);
+    check(st_open_dir(&st, &dir, a, &err) == TFM_OK && st.n_tensors == 2 && st.n_files == 2, "%s", err.msg);
+    t = st_find(&st, "c");
+    check(t != NULL && t->dtype == ST_I64 && t->n_dims == 2, "the index decides which file holds c");
+    check(t != NULL && st_read(&st, t, 0, 1, value, &err) == TFM_OK && load_u64(value) == 42, "its data");
+    check(t != NULL && st_read(&st, t, 1, 1, value, &err) < 0, "elements beyond the end");
+    check(st_find(&st, "b") == NULL, "absent tensor");
+    st_close(&st);
+    list.n_files = 2;
+    check(st_open_dir(&st, &dir, a, &err) < 0 && strstr(err.msg, "2.safetensors") != NULL, "absent shard: %s", err.msg);
+    st_close(&st);
+    files[2] = files[1];
+    files[2].name = "2.safetensors";
+    files[1].data = two.data;
+    files[1].size = two.n;
+    list.n_files = 3;
+    check(st_open_dir(&st, &dir, a, &err) < 0 && strstr(err.msg, "1.safetensors") != NULL &&
+          strstr(err.msg, " a,") != NULL, "tensor absent from its shard: %s", err.msg);
+    st_close(&st);
+}
+
+void test_safetensors(void)
+{
+    static const struct {
+        const char *what, *header;
+        size_t data;
+    } wrong[] = {
+        { "overlap", "{" ENTRY("a", "F32", "[2]", "[0,8]") "," ENTRY("b", "F32", "[2]", "[4,12]") "}", 12 },
+        { "gap", "{" ENTRY("a", "F32", "[1]", "[0,4]") "," ENTRY("b", "F32", "[1]", "[8,12]") "}", 12 },
+        { "past the end", "{" ENTRY("a", "F32", "[2]", "[0,8]") "}", 7 },
+        { "bytes behind the data", "{" ENTRY("a", "F32", "[2]", "[0,8]") "}", 9 },
+        { "shape and length differ", "{" ENTRY("a", "F16", "[2]", "[0,8]") "}", 8 },
+        { "product wraps", "{" ENTRY("a", "U8", "[4294967296,4294967296]", "[0,0]") "}", 0 },
+        { "bytes wrap", "{" ENTRY("a", "F64", "[2305843009213693952]", "[0,0]") "}", 0 },
+        { "negative dimension", "{" ENTRY("a", "U8", "[-1]", "[0,1]") "}", 1 },
+        { "negative offset", "{" ENTRY("a", "U8", "[1]", "[-1,0]") "}", 1 },
+        { "offsets backwards", "{" ENTRY("a", "U8", "[1]", "[1,0]") "}", 1 },
+        { "one offset", "{" ENTRY("a", "U8", "[1]", "[0]") "}", 1 },
+        { "half a byte", "{" ENTRY("a", "F4", "[3]", "[0,2]") "}", 2 },
+        { "unknown type", "{" ENTRY("a", "F7", "[1]", "[0,1]") "}", 1 },
+        { "too many dimensions", "{" ENTRY("a", "U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]") "}", 1 },
+        { "name twice", "{" ENTRY("a", "U8", "[1]", "[0,1]") "," ENTRY("a", "U8", "[1]", "[0,1]") "}", 1 },
+        { "not an object", "[]", 0 },
+        { "no JSON", "{", 0 },
+    };
+    arena a = { NULL, 0, 0, 0 };
+    safetensors st;
+    source src;
+    tfm_error err;
+    bytes b;
+    size_t i;
+    for (i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        put_safetensors(&b, wrong[i].header, wrong[i].data);
+        src = source_memory("t.safetensors", b.data, b.n);
+        check(st_open_file(&st, &src, &a, &err) < 0 && strncmp(err.msg, "t.safetensors: ", 15) == 0, "%s: %s",
+              wrong[i].what, err.msg);
+        st_close(&st);
+    }
+    put_safetensors(&b, "{\"__metadata__\":{\"format\":\"pt\"}," ENTRY("s", "BF16", "[]", "[0,2]") ","
+                        ENTRY("none", "F32", "[0,5]", "[2,2]") "}   ", 2);
+    src = source_memory("t.safetensors", b.data, b.n);
+    check(st_open_file(&st, &src, &a, &err) == TFM_OK && st.n_tensors == 2 && st.tensors[0].n_dims == 0, "%s", err.msg);
+    for (i = 0; i < b.n; i++) {
+        src.size = i;
+        check(st_open_file(&st, &src, &a, &err) < 0, "cut at %zu", i);
+    }
+    b.data[7] = 0x7f;
+    src.size = b.n;
+    check(st_open_file(&st, &src, &a, &err) < 0 && strstr(err.msg, "header length") != NULL, "%s", err.msg);
+    check_shards(&a);
+    arena_free(&a);
+}
+
+/* ---- GGUF ------------------------------------------------------------------------------------------------------ */
+
+/* A file with one key and one tensor, each number of which a test may set. */
+typedef struct gguf_recipe {
+    uint32_t version;
+    uint64_t n_tensors, n_kv;
+    const char *key;
+    uint32_t value_type;
+    uint64_t value;
+    uint32_t n_dims;
+    uint64_t dims[5];
+    uint32_t type;
+    uint64_t offset;
+    size_t data;
+} gguf_recipe;
+
+static const gguf_recipe good = { 3, 1, 1, "general.alignment", GGUF_U32, 32, 2, { 32, 2, 1, 1, 1 }, GGML_Q8_0, 0, 68 };
+
+static void put_gguf(bytes *b, const gguf_recipe *r)
+{
+    uint32_t i;
+    b->n = 0;
+    put(b, "GGUF", 4);
+    put_number(b, r->version, 4);
+    put_number(b, r->n_tensors, 8);
+    put_number(b, r->n_kv, 8);
+    put_string(b, r->key);
+    put_number(b, r->value_type, 4);
+    put_number(b, r->value, 4);
+    put_string(b, "weight");
+    put_number(b, r->n_dims, 4);
+    for (i = 0; i < r->n_dims && i < 5; i++) put_number(b, r->dims[i], 8);
+    put_number(b, r->type, 4);
+    put_number(b, r->offset, 8);
+    while (b->n % 32 != 0) put_zeros(b, 1);
+    put_zeros(b, r->data);
+}
+
+static int open_gguf(gguf *g, const bytes *b, arena *a, tfm_error *err)
+{
+    source src = source_memory("t.gguf", b->data, b->n);
+    memset(err, 0, sizeof *err);
+    return gguf_open(g, &src, a, err);
+}
+
+static void refuse_gguf(arena *a, const char *what, const gguf_recipe *r)
+{
+    bytes b;
+    gguf g;
+    tfm_error err;
+    size_t before = a->total;
+    put_gguf(&b, r);
+    check(open_gguf(&g, &b, a, &err) < 0 && strncmp(err.msg, "t.gguf: ", 8) == 0, "%s: %s", what, err.msg);
+    check(a->total - before < 1 << 20, "%s: takes %zu bytes", what, a->total - before);
+}
+
+#define REFUSE(what, field, number) \
+    do { \
+        gguf_recipe r = good; \
+        r.field = number; \
+        refuse_gguf(a, what, &r); \
+    } while (0)
+
+static void check_gguf_refusals(arena *a)
+{
+    REFUSE("version 1", version, 1);
+    REFUSE("big-endian", version, 0x03000000);
+    REFUSE("version 4", version, 4);
+    REFUSE("2^60 tensors", n_tensors, (uint64_t)1 << 60);
+    REFUSE("-1 tensors", n_tensors, UINT64_MAX);
+    REFUSE("2^60 keys", n_kv, (uint64_t)1 << 60);
+    REFUSE("two keys", n_kv, 2);
+    REFUSE("value type", value_type, 13);
+    REFUSE("alignment of another type", value_type, GGUF_F32);
+    REFUSE("alignment 0", value, 0);
+    REFUSE("alignment 3", value, 3);
+    REFUSE("alignment 2^31", value, (uint64_t)1 << 31);
+    REFUSE("no dimensions", n_dims, 0);
+    REFUSE("five dimensions", n_dims, 5);
+    REFUSE("2^32-1 dimensions", n_dims, UINT32_MAX);
+    REFUSE("dimension 0", dims[1], 0);
+    REFUSE("dimension -1", dims[1], UINT64_MAX);
+    REFUSE("product that wraps", dims[1], ((uint64_t)1 << 59) + 2);
+    REFUSE("part of a block", dims[0], 33);
+    REFUSE("unknown type", type, 4);
+    REFUSE("offset past the end", offset, 96);
+    REFUSE("offset that wraps", offset, UINT64_MAX - 31);
+    REFUSE("offset not aligned", offset, 1);
+    REFUSE("data missing", data, 67);
+}
+
+/* Metadata of several types, no tensors. */
+static void put_gguf_metadata(bytes *b)
+{
+    b->n = 0;
+    put(b, "GGUF\3\0\0\0", 8);
+    put_number(b, 0, 8);
+    put_number(b, 4, 8);
+    put_string(b, "tokens");
+    put_number(b, GGUF_ARRAY, 4);
+    put_number(b, GGUF_STRING, 4);
+    put_number(b, 2, 8);
+    put_string(b, "\xe2\x96\x81");
+    put_string(b, "");
+    put_string(b, "heads");
+    put_number(b, GGUF_ARRAY, 4);
+    put_number(b, GGUF_I32, 4);
+    put_number(b, 2, 8);
+    put_number(b, 8, 4);
+    put_number(b, (uint32_t)-3, 4);
+    put_string(b, "eps");
+    put_number(b, GGUF_F32, 4);
+    put_number(b, 0x3f000000, 4);
+    put_string(b, "on");
+    put_number(b, GGUF_BOOL, 4);
+    put_number(b, 0, 1);
+}
+
+static void check_gguf_metadata(arena *a)
+{
+    bytes b;
+    gguf g;
+    tfm_error err;
+    const gguf_kv *kv;
+    int64_t layers[2] = { 0, 0 };
+    int flag = 1;
+    double real = 0;
+    put_gguf_metadata(&b);
+    check(open_gguf(&g, &b, a, &err) == TFM_OK && g.n_kv == 4, "%s", err.msg);
+    check(gguf_string_array(&g, "tokens", &kv, &err) == TFM_OK && kv->count == 2 && kv->u.strings[0].length == 3 &&
+          strcmp(kv->u.strings[0].text, "\xe2\x96\x81") == 0, "strings");
+    check(gguf_ints(&g, "heads", layers, 2, &err) == TFM_OK && layers[0] == 8 && layers[1] == -3, "one per layer");
+    check(gguf_ints(&g, "heads", layers, 3, &err) < 0, "for another number of layers: %s", err.msg);
+    check(gguf_real(&g, "eps", &real, &err) == TFM_OK && real == 0.5, "real");
+    check(gguf_bool(&g, "on", &flag, &err) == TFM_OK && flag == 0, "bool");
+    check(gguf_int(&g, "eps", layers, &err) < 0, "a real is no integer");
+    check(strcmp(err.msg, "t.gguf: eps: expected an integer, found an f32") == 0, "%s", err.msg);
+    check(gguf_int(&g, "none", layers, &err) < 0 && strcmp(err.msg, "t.gguf: none: missing") == 0, "%s", err.msg);
+    check(gguf_int_or(&g, "none", 7, layers, &err) == TFM_OK && layers[0] == 7, "default");
+}
+
+void test_gguf(void)
+{
+    arena a = { NULL, 0, 0, 0 };
+    bytes b;
+    gguf g;
+    tfm_error err;
+    const gguf_tensor *t;
+    unsigned char row[34];
+    size_t i, whole;
+    put_gguf(&b, &good);
+    check(open_gguf(&g, &b, &a, &err) == TFM_OK && g.n_tensors == 1, "%s", err.msg);
+    t = gguf_find_tensor(&g, "weight");
+    check(t != NULL && t->bytes == 68 && t->offset == b.n - 68, "tensor");
+    check(t != NULL && gguf_row_bytes(t) == 34 && gguf_n_rows(t) == 2, "its rows");
+    b.data[b.n - 34] = 9;
+    check(t != NULL && gguf_read_rows(&g, t, 1, 1, row, &err) == TFM_OK && row[0] == 9, "second row");
+    check(t != NULL && gguf_read_rows(&g, t, 1, 2, row, &err) < 0, "rows beyond the end");
+    for (whole = b.n, i = 0; i < whole; i++) {
+        b.n = i;
+        check(open_gguf(&g, &b, &a, &err) < 0, "cut at %zu", i);
+    }
+    check(ggml_type_by_name("q4_k")->id == GGML_Q4_K && ggml_type_by_name("Q9") == NULL, "types by name");
+    check_gguf_refusals(&a);
+    check_gguf_metadata(&a);
+    arena_free(&a);
+}
+
+/* ---- llama2.c -------------------------------------------------------------------------------------------------- */
+
+static int open_checkpoint(l2c_model *m, bytes *b, const int32_t header[7], size_t n_floats, tfm_error *err)
+{
+    source src;
+    int i;
+    b->n = 0;
+    for (i = 0; i < 7; i++) put_number(b, (uint32_t)header[i], 4);
+    put_zeros(b, n_floats * 4);
+    src = source_memory("t.bin", b->data, b->n);
+    memset(err, 0, sizeof *err);
+    return l2c_open(m, &src, err);
+}
+
+static void check_checkpoint(void)
+{
+    /* dim 8, hidden 12, 2 layers, 2 heads, 1 kv head, vocab 5, 3 positions; then fields that are wrong */
+    static const int32_t header[7] = { 8, 12, 2, 2, 1, 5, 3 };
+    static const int32_t wrong[][2] = { { 0, 0 }, { 0, 9 }, { 1, -12 }, { 2, 0 }, { 2, INT32_MAX }, { 3, 0 }, { 3, 8 },
+                                        { 4, 3 }, { 5, INT32_MIN }, { 5, 0 }, { 6, INT32_MAX }, { 6, 0 } };
+    const size_t n = 5 * 8 + 2 * (8 + 64 + 32 + 32 + 64 + 8 + 3 * 96) + 8 + 2 * 6;
+    l2c_model m;
+    tfm_error err;
+    bytes b;
+    int32_t h[7];
+    float value = 0;
+    size_t i;
+    check(open_checkpoint(&m, &b, header, n, &err) == TFM_OK, "%s", err.msg);
+    check(m.tied && m.vocab_size == 5 && m.head_dim == 4, "header");
+    check(m.tensors[L2C_WQ].offset == 28 + 4 * (40 + 16) && m.tensors[L2C_CLASSIFIER].rows == 0, "layout");
+    b.data[28 + 4 * (40 + 16 + 64) + 3] = 0x40; /* wq of layer 1 starts with 2.0 */
+    check(l2c_read(&m, L2C_WQ, 1, 0, 1, &value, &err) == TFM_OK && value == 2.0f, "wq of layer 1");
+    check(l2c_read(&m, L2C_WQ, 2, 0, 1, &value, &err) < 0, "beyond the last layer");
+    check(l2c_read(&m, L2C_WQ, 1, 64, 1, &value, &err) < 0, "beyond the end of a layer");
+    check(open_checkpoint(&m, &b, header, n - 1, &err) < 0, "a number too few");
+    check(open_checkpoint(&m, &b, header, n + 1, &err) < 0, "a number too many");
+    memcpy(h, header, sizeof h);
+    h[5] = -5;
+    check(open_checkpoint(&m, &b, h, n + 40, &err) == TFM_OK, "%s", err.msg);
+    check(!m.tied && m.tensors[L2C_CLASSIFIER].rows == 5, "untied");
+    for (i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        memcpy(h, header, sizeof h);
+        h[wrong[i][0]] = wrong[i][1];
+        check(open_checkpoint(&m, &b, h, n, &err) < 0 && strncmp(err.msg, "t.bin: ", 7) == 0, "field %d = %d",
+              (int)wrong[i][0], (int)wrong[i][1]);
+    }
+    memcpy(h, header, sizeof h);
+    h[0] = 0x616b3432;
+    check(open_checkpoint(&m, &b, h, n, &err) == TFM_ERR_UNSUPPORTED, "later version: %s", err.msg);
+}
+
+void test_llama2c(void)
+{
+    arena a = { NULL, 0, 0, 0 };
+    l2c_tokenizer t;
+    tfm_error err;
+    source src;
+    bytes b;
+    check_checkpoint();
+    b.n = 0;
+    put_number(&b, 3, 4);
+    put_number(&b, 0x3f800000, 4);
+    put_number(&b, 3, 4);
+    put(&b, "abc", 3);
+    put_number(&b, 0xbf800000, 4);
+    put_number(&b, 0, 4);
+    src = source_memory("tokenizer.bin", b.data, b.n);
+    check(l2c_read_tokenizer(&t, &src, 2, &a, &err) == TFM_OK && t.n_pieces == 2 && t.max_length == 3, "%s", err.msg);
+    check(strcmp(t.pieces[0].text, "abc") == 0 && t.pieces[1].score == -1.0f && t.pieces[1].length == 0, "pieces");
+    check(l2c_read_tokenizer(&t, &src, 0, &a, &err) == TFM_OK && t.n_pieces == 2, "to the end of the file");
+    check(l2c_read_tokenizer(&t, &src, 3, &a, &err) < 0, "fewer than the model has");
+    check(l2c_read_tokenizer(&t, &src, 1, &a, &err) < 0, "more than the model has");
+    src.size--;
+    check(l2c_read_tokenizer(&t, &src, 2, &a, &err) < 0, "cut short");
+    b.data[8] = 0xff;
+    b.data[11] = 0xff;
+    check(l2c_read_tokenizer(&t, &src, 2, &a, &err) < 0 && strstr(err.msg, "piece 0") != NULL, "%s", err.msg);
+    arena_free(&a);
+}
+
+/* ---- seeds for the fuzz targets -------------------------------------------------------------------------------- */
+
+static void write_seed(const char *kind, const char *name, const bytes *b)
+{
+    char path[512];
+    tfm_error err;
+    sink out;
+    int code;
+    memset(&err, 0, sizeof err);
+    snprintf(path, sizeof path, "%s/seeds_%s", test_dir(), kind);
+    code = make_directory(path, &err);
+    snprintf(path, sizeof path, "%s/seeds_%s/%s", test_dir(), kind, name);
+    if (code == TFM_OK) code = sink_open_file(&out, path, &err);
+    if (code == TFM_OK && (code = sink_write(&out, 0, b->data, b->n, &err)) != TFM_OK) sink_discard(&out);
+    if (code == TFM_OK) code = sink_commit(&out, &err);
+    check(code == TFM_OK, "%s", err.msg);
+}
+
+static void write_gguf_seeds(void)
+{
+    static const uint32_t kinds[] = { GGML_F32, GGML_F16, GGML_BF16, GGML_Q4_0, GGML_Q8_0, GGML_Q4_K, GGML_Q6_K };
+    char name[32];
+    bytes b;
+    size_t i;
+    put_gguf_metadata(&b);
+    write_seed("gguf", "metadata", &b);
+    for (i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        const ggml_type *type = ggml_type_by_id(kinds[i]);
+        gguf_recipe r = good;
+        r.type = kinds[i];
+        r.dims[0] = type->block_elements;
+        r.data = 2 * type->block_bytes;
+        put_gguf(&b, &r);
+        snprintf(name, sizeof name, "type_%s", type->name);
+        write_seed("gguf", name, &b);
+    }
+}
+
+/* The first byte tells fuzz_safetensors what follows. */
+static void write_safetensors_seeds(void)
+{
+    bytes b, one, two;
+    put_shards(&one, &two);
+    b.n = 0;
+    put_number(&b, 0, 1);
+    put(&b, one.data, one.n);
+    write_seed("safetensors", "file", &b);
+    b.n = 0;
+    put_number(&b, 1, 1);
+    put_number(&b, sizeof shard_index - 1, 2);
+    put_number(&b, one.n, 2);
+    put_number(&b, two.n, 2);
+    put(&b, shard_index, sizeof shard_index - 1);
+    put(&b, one.data, one.n);
+    put(&b, two.data, two.n);
+    write_seed("safetensors", "directory", &b);
+    b.n = 0;
+    put_number(&b, 2, 1);
+    put(&b, json_text, sizeof json_text - 1);
+    write_seed("safetensors", "json", &b);
+}
+
+void test_reader_seeds(void)
+{
+    write_gguf_seeds();
+    write_safetensors_seeds();
+}

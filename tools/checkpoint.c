@@ -1,0 +1,118 @@
+/* checkpoint.c - what the three kinds of sources share: values by rule, tensors by name and role, warnings. */
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include "checkpoint.h"
+
+/* ---- VALUES ---------------------------------------------------------------------------------------------------- */
+
+int checkpoint_begin(checkpoint *c, source_form form, const char *file, const char *family_name, tfm_error *err) {
+    char known[256];
+    c->form = form;
+    c->file = file;
+    c->prefix = "";
+    c->family = family_find(form, family_name);
+    if (!c->family)
+        return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: %s \"%s\" is not known (known: %s)", file,
+                         form == FORM_HF ? "model_type" : "general.architecture", family_name,
+                         family_list(form, known, sizeof known));
+    family_defaults(c->family, form, &c->arch.p);
+    return TFM_OK;
+}
+
+int checkpoint_value(checkpoint *c, value_set *set, const rule *r, double value, const char *where, tfm_error *err) {
+    (void)c;
+    if (r->kind == RULE_INT && !(value >= -1 && value <= 2147483647.0))
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: %.0f is out of range", where, value);
+    if (r->kind == RULE_REAL && !(fabs(value) < 1e30))
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: %g is out of range", where, value);
+    if (r->kind == RULE_BITS)
+        value = (double)((int)set->v[r->param] | (value != 0 ? (int)r->value : 0));
+    set->v[r->param] = value;
+    set->given[r->param] = GIVEN_FILE;
+    return TFM_OK;
+}
+
+int checkpoint_unknown(const checkpoint *c, const char *where, const char *key, tfm_error *err) {
+    for (size_t i = 0; i < c->options->n_allow_unknown; i++)
+        if (!strcmp(c->options->allow_unknown[i], key)) return TFM_OK;
+    return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: this key of a %s model is not known (--allow-unknown %s ignores it)",
+                     where, c->family->name, key);
+}
+
+void checkpoint_warn(const checkpoint *c, const char *format, ...) {
+    char line[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    tool_clean_line(line);
+    if (c->options->warn) c->options->warn(c->options->user, line);
+    else tool_warn("%s", line);
+}
+
+/* ---- TENSORS --------------------------------------------------------------------------------------------------- */
+
+static const char *tensor_name(const void *table, uint32_t entry, size_t *length) {
+    const ckpt_tensor *t = (const ckpt_tensor *)table + entry;
+    *length = strlen(t->name);
+    return t->name;
+}
+
+int checkpoint_room(checkpoint *c, size_t n, tfm_error *err) {
+    c->tensors = arena_array(c->mem, n + 1, sizeof *c->tensors);
+    if (!c->tensors || name_index_init(&c->index, c->mem, n + 1, tensor_name))
+        return tool_fail(err, TFM_ERR_MEMORY, "%s: out of memory for %zu tensors", c->file, n);
+    return TFM_OK;
+}
+
+int checkpoint_add(checkpoint *c, const ckpt_tensor *t, tfm_error *err) {
+    ckpt_tensor *to = &c->tensors[c->n_tensors];
+    uint32_t present;
+    *to = *t;
+    to->cols = t->n_dims ? t->dims[t->n_dims - 1] : 1;
+    to->rows = 1;
+    for (int i = 0; i + 1 < t->n_dims; i++) to->rows *= t->dims[i]; /* the readers checked the product */
+    const tfm_type_info *type = tfm_type_get(t->type);
+    if (type) to->row_bytes = (uint64_t)(to->cols / type->block) * (uint64_t)type->block_bytes;
+    int code = name_index_add(&c->index, c->tensors, (uint32_t)c->n_tensors, &present);
+    if (code) return tool_fail(err, TFM_ERR_FORMAT, "%s: tensor %s appears twice", c->file, t->name);
+    c->n_tensors++;
+    return TFM_OK;
+}
+
+int checkpoint_add_floats(checkpoint *c, const char *name, const float *values, size_t n, tfm_error *err) {
+    ckpt_tensor t;
+    memset(&t, 0, sizeof t);
+    t.name = name;
+    t.type = TFM_F32;
+    t.type_name = "F32";
+    t.n_dims = 1;
+    t.dims[0] = (int64_t)n;
+    t.data = values;
+    return checkpoint_add(c, &t, err);
+}
+
+ckpt_tensor *checkpoint_find(const checkpoint *c, const char *name) {
+    uint32_t i = name_index_find(&c->index, c->tensors, name, strlen(name));
+    return i == NAME_ABSENT ? NULL : &c->tensors[i];
+}
+
+ckpt_tensor *checkpoint_role(const checkpoint *c, int role, int layer, const name_row **row) {
+    char name[256];
+    const name_row *n;
+    for (int i = 0; (n = family_name(c->family, c->form, role, i)) != NULL; i++) {
+        ckpt_tensor *t = checkpoint_find(c, family_format(n->pattern, c->prefix, layer, name, sizeof name));
+        if (!t) continue;
+        if (row) *row = n;
+        return t;
+    }
+    return NULL;
+}
+
+const char *checkpoint_role_name(const checkpoint *c, int role, int layer, char *buf, size_t size) {
+    const name_row *n = family_name(c->family, c->form, role, 0);
+    if (n) return family_format(n->pattern, c->prefix, layer, buf, size);
+    return tfm_weight_name(TFM_STACK_DECODER, layer, role, -1, buf, size);
+}

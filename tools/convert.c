@@ -1,0 +1,441 @@
+/* convert.c - the core of tfm-convert: settles the head, describes the model, finds every tensor its description asks
+ * for, and streams them strip by strip.
+ */
+#include <string.h>
+
+#include "checkpoint.h"
+#include "writer.h"
+
+enum { STRIP = 16, CHUNK_BYTES = 1 << 20 };
+
+/* ---- TYPES ----------------------------------------------------------------------------------------------------- */
+
+static const int32_t built_types[] = {TFM_F32, TFM_F16, TFM_BF16, TFM_Q8_0};
+
+int32_t convert_type(const char *name) {
+    if (!strcmp(name, "source")) return CONVERT_SOURCE;
+    const tfm_type_info *info = tfm_type_find(name);
+    for (size_t i = 0; info && i < sizeof built_types / sizeof *built_types; i++)
+        if (built_types[i] == info->type) return info->type;
+    return -2;
+}
+
+const char *convert_type_list(void) { return "source f32 f16 bf16 q8_0"; }
+
+int32_t type_for_columns(int32_t wanted, int64_t cols) {
+    return cols % tfm_type_get(wanted)->block ? TFM_F16 : wanted;
+}
+
+/* ---- STRIPS ---------------------------------------------------------------------------------------------------- */
+
+static size_t align64(size_t n) { return (n + 63) & ~(size_t)63; }
+
+/* A quantised source that changes its type passes through float32: one strip of the source's type, 16 rows of floats. */
+size_t strip_work_bytes(int32_t from, int64_t cols) {
+    return align64(tfm_strip_bytes(from, cols)) + STRIP * (size_t)cols * sizeof(float);
+}
+
+int convert_strip(int32_t to, void *dst, int32_t from, const void *rows, size_t stride, int n_rows, int64_t cols,
+                  void *work) {
+    if (to == from || tfm_type_get(from)->block == 1) return tfm_pack_strip(to, dst, from, rows, stride, n_rows, cols);
+    tfm_tensor strip = {work, from, TFM_TILED, STRIP, cols};
+    float *values = (float *)(void *)((char *)work + align64(tfm_strip_bytes(from, cols)));
+    int code = tfm_pack_strip(from, work, from, rows, stride, n_rows, cols);
+    for (int r = 0; !code && r < n_rows; r++) tfm_tensor_row(&strip, r, values + r * cols);
+    return code ? code : tfm_pack_strip(to, dst, TFM_F32, values, (size_t)cols * sizeof(float), n_rows, cols);
+}
+
+/* ---- THE HEAD -------------------------------------------------------------------------------------------------- */
+
+static int read_rows(const checkpoint *c, const ckpt_tensor *t, int64_t first, int64_t n, void *buf, tfm_error *err) {
+    if (!t->data) return c->read_rows(c, t, first, n, buf, err);
+    memcpy(buf, (const char *)t->data + (size_t)first * t->row_bytes, (size_t)((uint64_t)n * t->row_bytes));
+    return TFM_OK;
+}
+
+/* *equal = 1 if two tensors of one type and shape hold the same bytes. */
+static int compare(const checkpoint *c, const ckpt_tensor *a, const ckpt_tensor *b, int *equal, tfm_error *err) {
+    *equal = a->type == b->type && a->rows == b->rows && a->cols == b->cols && a->type >= 0;
+    if (!*equal || !a->row_bytes) return TFM_OK;
+    int64_t step = (int64_t)(CHUNK_BYTES / a->row_bytes) + 1;
+    arena mem = {NULL, 0, 0, 0};
+    char *x = arena_array(&mem, (size_t)step, (size_t)a->row_bytes);
+    char *y = arena_array(&mem, (size_t)step, (size_t)a->row_bytes);
+    int code = x && y ? TFM_OK : tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    for (int64_t row = 0; !code && *equal && row < a->rows; row += step) {
+        int64_t n = a->rows - row < step ? a->rows - row : step;
+        code = read_rows(c, a, row, n, x, err);
+        if (!code) code = read_rows(c, b, row, n, y, err);
+        if (!code) *equal = !memcmp(x, y, (size_t)((uint64_t)n * a->row_bytes));
+    }
+    arena_free(&mem);
+    return code;
+}
+
+/* Decides between one matrix and two from what the values say and what the tensors are. GGUF and llama2.c have no such
+ * value: tied means that the head is absent. */
+static int settle_tied(checkpoint *c, ckpt_tensor *embed, ckpt_tensor *head, tfm_error *err) {
+    value_set *p = &c->arch.p;
+    int tied = p->given[P_TIED] ? p->v[P_TIED] != 0 : !head, equal = 0;
+    char missing[256];
+    if (tied != (embed && head)) { /* tied and one, or untied and two */
+        p->v[P_TIED] = tied;
+        return TFM_OK;
+    }
+    if (!tied)
+        return tool_fail(err, TFM_ERR_FORMAT, "tensor %s is missing, and %s does not say tie_word_embeddings",
+                         checkpoint_role_name(c, embed ? TFM_ROLE_HEAD : TFM_ROLE_EMBED, -1, missing, sizeof missing),
+                         c->file);
+    int code = compare(c, embed, head, &equal, err);
+    p->v[P_TIED] = equal;
+    if (equal) head->used = 1;
+    else if (!code) checkpoint_warn(c, "%s says tie_word_embeddings, but %s is not the embedding: it is used as it is", c->file, head->name);
+    return code;
+}
+
+static int settle_head(checkpoint *c, tfm_error *err) {
+    ckpt_tensor *embed = checkpoint_role(c, TFM_ROLE_EMBED, -1, NULL), *head = checkpoint_role(c, TFM_ROLE_HEAD, -1, NULL);
+    const ckpt_tensor *matrix = embed ? embed : head;
+    value_set *p = &c->arch.p;
+    char missing[256];
+    if (!matrix)
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: tensor %s is missing", c->file,
+                         checkpoint_role_name(c, TFM_ROLE_EMBED, -1, missing, sizeof missing));
+    if (p->given[P_N_VOCAB] == GIVEN_FILE && p->v[P_N_VOCAB] != (double)matrix->rows)
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: vocab_size is %.0f, but tensor %s has %lld rows", c->file,
+                         p->v[P_N_VOCAB], matrix->name, (long long)matrix->rows);
+    if (matrix->rows > INT32_MAX)
+        return tool_fail(err, TFM_ERR_FORMAT, "tensor %s has %lld rows", matrix->name, (long long)matrix->rows);
+    p->v[P_N_VOCAB] = (double)matrix->rows;
+    p->given[P_N_VOCAB] = GIVEN_FILE;
+    int code = settle_tied(c, embed, head, err);
+    p->given[P_TIED] = GIVEN_FILE;
+    return code;
+}
+
+/* ---- THE PLAN -------------------------------------------------------------------------------------------------- */
+
+typedef struct plan_item {
+    const ckpt_tensor *from;
+    int heads;              /* > 0: rows are pairs of so many heads */
+} plan_item;
+
+typedef struct plan {
+    tfm_config config;
+    tfm_weight *weights;
+    plan_item *items;
+    int64_t n;
+    uint64_t bytes;         /* of the source */
+} plan;
+
+static const char *shape_text(const ckpt_tensor *t, char *buf, size_t size) {
+    size_t used = 0;
+    buf[0] = 0;
+    for (int i = 0; i < t->n_dims && used < size; i++)
+        used += (size_t)snprintf(buf + used, size - used, "%s%lld", i ? ", " : "", (long long)t->dims[i]);
+    return buf;
+}
+
+static int check_tensor(const checkpoint *c, const ckpt_tensor *t, int64_t rows, int64_t cols, tfm_error *err) {
+    char shape[160];
+    if (t->type < 0)
+        return tool_fail(err, TFM_ERR_UNSUPPORTED, "tensor %s has type %s, which is not supported", t->name, t->type_name);
+    if (rows == 1 && tfm_type_get(t->type)->block != 1)
+        return tool_fail(err, TFM_ERR_UNSUPPORTED, "tensor %s is a vector of type %s", t->name, t->type_name);
+    if (t->rows == rows && t->cols == cols) return TFM_OK;
+    shape_text(t, shape, sizeof shape);
+    if (rows == 1)
+        return tool_fail(err, TFM_ERR_FORMAT, "tensor %s is [%s], %s asks for [%lld]", t->name, shape, c->file, (long long)cols);
+    return tool_fail(err, TFM_ERR_FORMAT, "tensor %s is [%s], %s asks for [%lld, %lld]", t->name, shape, c->file,
+                     (long long)rows, (long long)cols);
+}
+
+static int heads_of_take(const checkpoint *c, int take) {
+    if (take == TAKE_PAIRS_Q) return arch_int(&c->arch, P_N_HEADS);
+    if (take != TAKE_PAIRS_K) return 0;
+    return arch_int(&c->arch, c->arch.p.given[P_N_KV_HEADS] ? P_N_KV_HEADS : P_N_HEADS);
+}
+
+/* Adds the tensor of a role, if the description has that role. */
+static int plan_role(checkpoint *c, plan *p, int layer, int role, tfm_error *err) {
+    int64_t rows, cols;
+    int optional = 0;
+    const name_row *name = NULL;
+    char missing[256];
+    if (!tfm_role_shape(&p->config, layer, role, &rows, &cols, &optional)) return TFM_OK;
+    ckpt_tensor *t = checkpoint_role(c, role, layer, &name);
+    if (!t && role == TFM_ROLE_EMBED) t = checkpoint_role(c, TFM_ROLE_HEAD, layer, &name); /* tied, stored as the head */
+    if (!t && optional) return TFM_OK;
+    if (!t)
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: tensor %s is missing, expected [%lld, %lld]", c->file,
+                         checkpoint_role_name(c, role, layer, missing, sizeof missing), (long long)rows, (long long)cols);
+    int code = check_tensor(c, t, rows, cols, err);
+    if (code) return code;
+    t->used = 1;
+    tfm_weight *w = &p->weights[p->n];
+    int32_t wanted = c->options->type == CONVERT_SOURCE ? t->type : c->options->type;
+    w->stack = TFM_STACK_DECODER;
+    w->layer = layer;
+    w->role = role;
+    w->expert = -1;
+    w->t.rows = rows;
+    w->t.cols = cols;
+    w->t.type = rows == 1 ? TFM_F32 : type_for_columns(wanted, cols);
+    w->t.layout = rows == 1 ? TFM_ROWS : TFM_TILED;
+    p->items[p->n].from = t;
+    p->items[p->n].heads = heads_of_take(c, name->take);
+    p->bytes += (uint64_t)rows * t->row_bytes;
+    p->n++;
+    return TFM_OK;
+}
+
+/* Tensors that no role asked for: the model's own are an error, others are named in one warning. */
+static int check_leftover(const checkpoint *c, tfm_error *err) {
+    char names[320];
+    size_t used = 0, n = 0;
+    for (size_t i = 0; i < c->n_tensors; i++) {
+        const char *name = c->tensors[i].name;
+        if (c->tensors[i].used) continue;
+        int harmless = family_skips(c->family, c->form, name);
+        if (!harmless && family_owns(c->family, c->form, c->prefix, name))
+            return tool_fail(err, TFM_ERR_UNSUPPORTED, "tensor %s: the model that %s describes has no such part", name, c->file);
+        if (n++ < 4 && used < sizeof names)
+            used += (size_t)snprintf(names + used, sizeof names - used, "%s%.70s", used ? ", " : "", name);
+    }
+    if (n) checkpoint_warn(c, "skipped %zu tensor%s that the model does not use: %s%s", n, n > 1 ? "s" : "", names, n > 4 ? ", ..." : "");
+    return TFM_OK;
+}
+
+static void warn_of_fallbacks(const checkpoint *c, const plan *p) {
+    int64_t n = 0;
+    const char *first = NULL;
+    for (int64_t i = 0; i < p->n; i++) {
+        if (c->options->type == CONVERT_SOURCE || p->weights[i].t.rows == 1 || p->weights[i].t.type == c->options->type) continue;
+        if (!n++) first = p->items[i].from->name;
+    }
+    if (n) checkpoint_warn(c, "%lld tensors stay F16, their rows are no multiple of a block of %s: %s%s", (long long)n,
+                           tfm_type_get(c->options->type)->name, first, n > 1 ? ", ..." : "");
+}
+
+static int make_plan(checkpoint *c, plan *p, tfm_error *err) {
+    memset(p, 0, sizeof *p);
+    int code = settle_head(c, err);
+    if (!code) code = describe(&c->arch, c->file, c->mem, &p->config, err);
+    if (code) return code;
+    size_t room = c->n_tensors + 1; /* a tensor plays one role */
+    p->weights = arena_array(c->mem, room, sizeof *p->weights);
+    p->items = arena_array(c->mem, room, sizeof *p->items);
+    if (!p->weights || !p->items) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    for (int layer = -1; layer < p->config.n_layers; layer++)
+        for (int role = 1; role < TFM_ROLE_LIMIT; role++)
+            if ((code = plan_role(c, p, layer, role, err)) != TFM_OK) return code;
+    warn_of_fallbacks(c, p);
+    return check_leftover(c, err);
+}
+
+/* ---- STREAMING ------------------------------------------------------------------------------------------------- */
+
+typedef struct stream {
+    checkpoint *c;
+    tfm_file_writer *w;
+    const plan *p;
+    uint64_t done;
+    tfm_error *err;
+} stream;
+
+/* Where row (or element) r of a model in half-split order stands in a source of pairs. */
+static int64_t pair_row(int64_t r, int64_t rows, int heads) {
+    int64_t d = rows / heads, in_head = r % d, half = d / 2;
+    return r - in_head + 2 * (in_head % half) + in_head / half;
+}
+
+/* Rows [first, first + n) of the tensor in the model's order. */
+static int gather(const stream *s, const plan_item *item, int64_t rows, int64_t first, int64_t n, char *buf) {
+    const ckpt_tensor *t = item->from;
+    int code = TFM_OK;
+    if (!item->heads) return read_rows(s->c, t, first, n, buf, s->err);
+    for (int64_t i = 0; !code && i < n; i++)
+        code = read_rows(s->c, t, pair_row(first + i, rows, item->heads), 1, buf + (size_t)i * t->row_bytes, s->err);
+    return code;
+}
+
+static void advance(stream *s, const void *bytes, uint64_t n) {
+    tfm_hash_feed(&s->c->hash, bytes, (size_t)n);
+    s->done += n;
+    if (s->c->options->progress) s->c->options->progress(s->c->options->user, s->done, s->p->bytes);
+}
+
+/* Norms and biases: float32, little-endian. */
+static int stream_vector(stream *s, const plan_item *item, const tfm_tensor *t, arena *mem) {
+    char *raw = arena_array(mem, 1, (size_t)item->from->row_bytes);
+    float *values = arena_array(mem, (size_t)t->cols, sizeof *values);
+    unsigned char *out = arena_array(mem, (size_t)t->cols, sizeof *values);
+    if (!raw || !values || !out) return tool_fail(s->err, TFM_ERR_MEMORY, "out of memory");
+    int code = read_rows(s->c, item->from, 0, 1, raw, s->err);
+    if (code) return code;
+    advance(s, raw, item->from->row_bytes);
+    tfm_tensor as_stored = {raw, item->from->type, TFM_ROWS, 1, t->cols};
+    tfm_tensor_row(&as_stored, 0, values);
+    for (int64_t i = 0; i < t->cols; i++) {
+        int64_t from = item->heads ? pair_row(i, t->cols, item->heads) : i;
+        uint32_t bits;
+        memcpy(&bits, &values[from], sizeof bits);
+        for (int k = 0; k < 4; k++) out[4 * i + k] = (unsigned char)(bits >> (8 * k));
+    }
+    return writer_data(s->w, out, (size_t)t->cols * sizeof *values, s->err);
+}
+
+static void *aligned(arena *mem, size_t n) {
+    char *p = arena_alloc(mem, n + 63);
+    return p ? p + ((64 - (uintptr_t)p % 64) & 63) : NULL;
+}
+
+/* One chunk of whole strips at a time: read, pack, write. */
+static int stream_matrix(stream *s, const plan_item *item, const tfm_tensor *t, arena *mem) {
+    const ckpt_tensor *from = item->from;
+    size_t stride = (size_t)from->row_bytes, strip = tfm_strip_bytes(t->type, t->cols);
+    int64_t step = (int64_t)(CHUNK_BYTES / (stride * STRIP) + 1) * STRIP;
+    if (step > t->rows) step = (t->rows + STRIP - 1) / STRIP * STRIP;
+    char *raw = arena_array(mem, (size_t)step, stride);
+    char *packed = aligned(mem, (size_t)(step / STRIP) * strip), *work = aligned(mem, strip_work_bytes(from->type, t->cols));
+    if (!raw || !packed || !work) return tool_fail(s->err, TFM_ERR_MEMORY, "out of memory");
+    for (int64_t row = 0; row < t->rows; row += step) {
+        int64_t n = t->rows - row < step ? t->rows - row : step;
+        int code = gather(s, item, t->rows, row, n, raw);
+        if (code) return code;
+        advance(s, raw, (uint64_t)n * stride);
+        for (int64_t r = 0; !code && r < n; r += STRIP)
+            code = convert_strip(t->type, packed + (size_t)(r / STRIP) * strip, from->type, raw + (size_t)r * stride, stride,
+                                 (int)(n - r < STRIP ? n - r : STRIP), t->cols, work);
+        if (code) return tool_fail(s->err, code, "tensor %s: no way from %s to %s", from->name, from->type_name, tfm_type_get(t->type)->name);
+        code = writer_data(s->w, packed, (size_t)((n + STRIP - 1) / STRIP) * strip, s->err);
+        if (code) return code;
+    }
+    return TFM_OK;
+}
+
+static int stream_tensors(stream *s) {
+    int code = TFM_OK;
+    for (int64_t i = 0; !code && i < s->p->n; i++) {
+        const tfm_tensor *t = &s->p->weights[i].t;
+        const plan_item *item = &s->p->items[i];
+        arena mem = {NULL, 0, 0, 0};
+        tfm_hash_feed(&s->c->hash, item->from->name, strlen(item->from->name));
+        code = t->layout == TFM_ROWS ? stream_vector(s, item, t, &mem) : stream_matrix(s, item, t, &mem);
+        arena_free(&mem);
+    }
+    return code;
+}
+
+/* ---- THE FILE -------------------------------------------------------------------------------------------------- */
+
+static const char *form_name(const checkpoint *c) {
+    static const char *const names[FORM_COUNT] = {"huggingface", "gguf", "llama2c"};
+    return names[c->form];
+}
+
+/* Lines "name value": where the file comes from; the same for the same input. */
+static const char *provenance(const checkpoint *c) {
+    const convert_options *o = c->options;
+    return arena_printf(c->mem, "source %s\nfamily %s\nsource_hash %016llx\ntool tfm-convert %s\ntype %s\n%s", form_name(c),
+                        c->family->name, (unsigned long long)tfm_hash_finish(&c->hash), TFM_VERSION,
+                        o->type == CONVERT_SOURCE ? "source" : tfm_type_get(o->type)->name,
+                        o->tokenizer ? "tokenizer given\n" : "");
+}
+
+/* tokenizer.json, tokenizer.model, tokenizer.bin or a GGUF, by the first bytes. */
+static int tokenizer_of_file(const source *src, arena *mem, int64_t n_rows, tok_section *out, tfm_error *err) {
+    unsigned char b[4] = {0, 0, 0, 0};
+    gguf g;
+    int code = source_read(src, 0, b, src->size < 4 ? (size_t)src->size : 4, err);
+    if (code) return code;
+    if (!memcmp(b, "GGUF", 4)) {
+        code = gguf_open(&g, src, mem, err);
+        return code ? code : tokenizer_from_gguf(mem, &g, n_rows, out, err);
+    }
+    if (b[0] == '{' || (b[0] == 0xef && b[1] == 0xbb)) return tokenizer_from_json(mem, src, NULL, n_rows, out, err);
+    if (b[0] == 0x0a && b[1] != 0) return tokenizer_from_sentencepiece(mem, src, n_rows, out, err);
+    return tokenizer_from_llama2c(mem, src, n_rows, out, err);
+}
+
+static int make_tokenizer(const checkpoint *c, int64_t n_rows, tok_section *out, tfm_error *err) {
+    memset(out, 0, sizeof *out);
+    out->bos = out->eos = -1;
+    int code = c->options->tokenizer ? tokenizer_of_file(c->options->tokenizer, c->mem, n_rows, out, err)
+                                     : c->tokenizer(c, c->mem, n_rows, out, err);
+    for (int i = 0; !code && i < out->n_warnings; i++) checkpoint_warn(c, "%s", out->warnings[i]);
+    if (!code && !out->bytes) checkpoint_warn(c, "%s: no tokenizer found: the model can be run on token ids only", c->file);
+    return code;
+}
+
+static int convert_checkpoint(checkpoint *c, sink *out, tfm_error *err) {
+    plan p;
+    tok_section tok;
+    tfm_file_writer w;
+    int code = make_plan(c, &p, err);
+    if (!code) code = make_tokenizer(c, p.config.n_vocab, &tok, err);
+    if (code) return code;
+    if (p.config.bos < 0) p.config.bos = tok.bos;
+    if (!p.config.n_eos && tok.eos >= 0) p.config.eos[p.config.n_eos++] = tok.eos;
+    code = writer_begin(&w, out, c->mem, &p.config, p.weights, p.n, tok.bytes, tok.size, err);
+    stream s = {c, &w, &p, 0, err};
+    if (!code) code = stream_tensors(&s);
+    if (code) return code;
+    const char *text = provenance(c);
+    if (!text) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    return writer_end(&w, text, strlen(text), err);
+}
+
+/* --vocab-only: a file that holds the tokenizer alone. */
+static int write_vocab(const checkpoint *c, const tok_section *tok, sink *out, tfm_error *err) {
+    tfm_file_writer w;
+    tfm_hash hash;
+    memset(&hash, 0, sizeof hash);
+    tfm_hash_feed(&hash, tok->bytes, tok->size);
+    const char *text = arena_printf(c->mem, "source tokenizer\nsource_hash %016llx\ntool tfm-convert %s\n",
+                                    (unsigned long long)tfm_hash_finish(&hash), TFM_VERSION);
+    int code = text ? writer_begin(&w, out, c->mem, NULL, NULL, 0, tok->bytes, tok->size, err) : TFM_ERR_MEMORY;
+    return code ? code : writer_end(&w, text, strlen(text), err);
+}
+
+/* The tokenizer of a directory or of a file, whichever is given. */
+static int convert_vocab(checkpoint *c, const source_dir *dir, const source *src, sink *out, tfm_error *err) {
+    tok_section tok;
+    const source *file = c->options->tokenizer ? c->options->tokenizer : src;
+    memset(&tok, 0, sizeof tok);
+    int code = file ? tokenizer_of_file(file, c->mem, 0, &tok, err) : tokenizer_from_hf(c->mem, dir, 0, &tok, err);
+    for (int i = 0; !code && i < tok.n_warnings; i++) checkpoint_warn(c, "%s", tok.warnings[i]);
+    return code ? code : write_vocab(c, &tok, out, err);
+}
+
+static int is_gguf(const source *src) {
+    char magic[4];
+    return src->size >= 4 && !source_read(src, 0, magic, 4, NULL) && !memcmp(magic, "GGUF", 4);
+}
+
+static int convert(const source_dir *dir, const source *src, sink *out, const convert_options *options, tfm_error *err) {
+    arena mem = {NULL, 0, 0, 0};
+    checkpoint c;
+    int code;
+    memset(&c, 0, sizeof c);
+    c.mem = &mem;
+    c.options = options;
+    if (options->vocab_only) {
+        code = convert_vocab(&c, dir, src, out, err);
+    } else {
+        code = dir ? checkpoint_open_hf(&c, dir, err)
+                   : is_gguf(src) ? checkpoint_open_gguf(&c, src, err) : checkpoint_open_llama2c(&c, src, err);
+        if (!code) code = convert_checkpoint(&c, out, err);
+        if (c.close) c.close(&c);
+    }
+    arena_free(&mem);
+    return code;
+}
+
+int convert_directory(const source_dir *dir, sink *out, const convert_options *options, tfm_error *err) {
+    return convert(dir, NULL, out, options, err);
+}
+
+int convert_file(const source *src, sink *out, const convert_options *options, tfm_error *err) {
+    return convert(NULL, src, out, options, err);
+}

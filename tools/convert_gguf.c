@@ -1,0 +1,178 @@
+/* convert_gguf.c - a GGUF file as a checkpoint. */
+#include <string.h>
+
+#include "checkpoint.h"
+
+static int in_names(const rule *r, const char *name, double *value) {
+    for (const named_value *n = r->names; n->name; n++) {
+        if (strcmp(n->name, name)) continue;
+        *value = n->value;
+        return 1;
+    }
+    return 0;
+}
+
+/* A number; an array stands for one number if all its elements are equal. */
+static int read_number(const gguf *g, const gguf_kv *kv, double *value, tfm_error *err) {
+    if (kv->type != GGUF_ARRAY) return gguf_real(g, kv->key, value, err);
+    const gguf_kv *array;
+    int code = gguf_real_array(g, kv->key, &array, err);
+    if (code) return code;
+    if (!array->count) return tool_fail(err, TFM_ERR_FORMAT, "%s: %s is empty", g->src.name, kv->key);
+    *value = gguf_real_at(array, 0);
+    for (size_t i = 1; i < array->count; i++)
+        if (gguf_real_at(array, i) != *value)
+            return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: %s differs from layer to layer", g->src.name, kv->key);
+    return TFM_OK;
+}
+
+static int read_value(const gguf *g, const gguf_kv *kv, const rule *r, double *value, tfm_error *err) {
+    const char *text;
+    int flag, code;
+    switch (r->kind) {
+    case RULE_INT: {
+        int64_t n;
+        if (kv->type == GGUF_ARRAY) return read_number(g, kv, value, err);
+        code = gguf_int(g, kv->key, &n, err);
+        *value = code ? 0 : (double)n;
+        return code;
+    }
+    case RULE_REAL:
+        return read_number(g, kv, value, err);
+    case RULE_NAME:
+        code = gguf_str(g, kv->key, &text, err);
+        if (!code && !in_names(r, text, value))
+            code = tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: %s \"%s\" is not known", g->src.name, kv->key, text);
+        return code;
+    default:
+        code = gguf_bool(g, kv->key, &flag, err);
+        *value = code ? 0 : flag;
+        return code;
+    }
+}
+
+/* Keys that say nothing: zero, an empty string, an empty list. A false may switch off what we would do. */
+static int says_nothing(const gguf *g, const gguf_kv *kv) {
+    int64_t n;
+    if (kv->type == GGUF_ARRAY) return kv->count == 0;
+    if (kv->type == GGUF_STRING) return kv->u.strings[0].length == 0;
+    return kv->type != GGUF_BOOL && kv->type != GGUF_F32 && kv->type != GGUF_F64 && !gguf_int(g, kv->key, &n, NULL) && n == 0;
+}
+
+/* All keys that begin with the architecture's name. */
+static int read_keys(checkpoint *c, const gguf *g, const char *arch_name, tfm_error *err) {
+    size_t n = strlen(arch_name);
+    char where[320];
+    for (size_t i = 0; i < g->n_kv; i++) {
+        const gguf_kv *kv = &g->kv[i];
+        double value = 0;
+        int code = TFM_OK;
+        if (strncmp(kv->key, arch_name, n) || kv->key[n] != '.') continue;
+        const rule *r = family_rule(c->family, FORM_GGUF, kv->key + n);
+        snprintf(where, sizeof where, "%s: %s", c->file, kv->key);
+        if (!r && !says_nothing(g, kv)) code = checkpoint_unknown(c, where, kv->key, err);
+        if (!r || r->param == P_NONE) {
+            if (code) return code;
+            continue;
+        }
+        code = read_value(g, kv, r, &value, err);
+        if (!code) code = checkpoint_value(c, &c->arch.p, r, value, where, err);
+        if (code) return code;
+    }
+    const char *missing = family_missing(c->family, FORM_GGUF, &c->arch.p);
+    if (missing) return tool_fail(err, TFM_ERR_FORMAT, "%s: %s%s is missing", c->file, arch_name, missing);
+    return TFM_OK;
+}
+
+/* No key announces biases or divisors of the RoPE frequencies: their tensors do. */
+static void read_parts(checkpoint *c) {
+    static const struct { int role, bit; } biases[] = {
+        {TFM_ROLE_Q_B, TFM_BIAS_Q}, {TFM_ROLE_K_B, TFM_BIAS_K}, {TFM_ROLE_V_B, TFM_BIAS_V}, {TFM_ROLE_O_B, TFM_BIAS_O},
+        {TFM_ROLE_GATE_B, TFM_BIAS_GATE}, {TFM_ROLE_UP_B, TFM_BIAS_UP}, {TFM_ROLE_DOWN_B, TFM_BIAS_DOWN}};
+    int bits = 0;
+    for (size_t i = 0; i < sizeof biases / sizeof *biases; i++)
+        if (checkpoint_role(c, biases[i].role, 0, NULL)) bits |= biases[i].bit;
+    c->arch.p.v[P_BIAS] = bits;
+    c->arch.p.given[P_BIAS] = GIVEN_FILE;
+    c->arch.rope_factors = checkpoint_role(c, TFM_ROLE_ROPE_FACTORS, -1, NULL) != NULL;
+    if (checkpoint_role(c, TFM_ROLE_ROPE_FACTORS_LONG, -1, NULL))
+        c->arch.p.given[P_ROPE_SHORT] = c->arch.p.given[P_ROPE_LONG] = GIVEN_FILE;
+}
+
+static int read_tokens(checkpoint *c, const gguf *g, tfm_error *err) {
+    static const char *const ends[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
+                                       "tokenizer.ggml.eom_token_id"};
+    int64_t id;
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        int code = gguf_int_or(g, ends[i], -1, &id, err);
+        if (code) return code;
+        if (id < -1 || id > INT32_MAX) return tool_fail(err, TFM_ERR_FORMAT, "%s: %s is out of range", c->file, ends[i]);
+        if (id >= 0) arch_add_eos(&c->arch, id);
+    }
+    int code = gguf_int_or(g, "tokenizer.ggml.bos_token_id", -1, &id, err);
+    if (code || id < 0) return code;
+    if (id > INT32_MAX) return tool_fail(err, TFM_ERR_FORMAT, "%s: tokenizer.ggml.bos_token_id is out of range", c->file);
+    c->arch.p.v[P_BOS] = (double)id;
+    c->arch.p.given[P_BOS] = GIVEN_FILE;
+    return TFM_OK;
+}
+
+static int add_tensors(checkpoint *c, const gguf *g, tfm_error *err) {
+    int code = checkpoint_room(c, g->n_tensors, err);
+    for (size_t i = 0; !code && i < g->n_tensors; i++) {
+        const gguf_tensor *from = &g->tensors[i];
+        ckpt_tensor t;
+        memset(&t, 0, sizeof t);
+        t.name = from->name;
+        t.type = from->type->supported && tfm_type_get((int32_t)from->type->id) ? (int32_t)from->type->id : -1;
+        t.type_name = from->type->name;
+        t.n_dims = from->n_dims;
+        for (int k = 0; k < from->n_dims; k++) t.dims[k] = from->dims[from->n_dims - 1 - k];
+        t.index = i;
+        code = checkpoint_add(c, &t, err);
+    }
+    return code;
+}
+
+static int read_gguf_rows(const checkpoint *c, const ckpt_tensor *t, int64_t first, int64_t n, void *buf, tfm_error *err) {
+    const gguf *g = c->reader;
+    return gguf_read_rows(g, &g->tensors[t->index], (uint64_t)first, (size_t)n, buf, err);
+}
+
+static int gguf_tokenizer(const checkpoint *c, arena *mem, int64_t n_rows, tok_section *out, tfm_error *err) {
+    return gguf_find(c->reader, "tokenizer.ggml.model") ? tokenizer_from_gguf(mem, c->reader, n_rows, out, err) : TFM_OK;
+}
+
+/* The part before the tensors' data, as it stands. */
+static int hash_header(checkpoint *c, const gguf *g, tfm_error *err) {
+    char buf[4096];
+    int code = TFM_OK;
+    for (uint64_t at = 0; !code && at < g->data_offset && at < g->src.size; at += sizeof buf) {
+        uint64_t left = (g->data_offset < g->src.size ? g->data_offset : g->src.size) - at;
+        size_t n = left < sizeof buf ? (size_t)left : sizeof buf;
+        code = source_read(&g->src, at, buf, n, err);
+        if (!code) tfm_hash_feed(&c->hash, buf, n);
+    }
+    return code;
+}
+
+int checkpoint_open_gguf(checkpoint *c, const source *src, tfm_error *err) {
+    const char *arch_name;
+    int64_t parts;
+    gguf *g = arena_alloc(c->mem, sizeof *g);
+    if (!g) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    int code = gguf_open(g, src, c->mem, err);
+    if (!code) code = gguf_str(g, "general.architecture", &arch_name, err);
+    if (!code) code = gguf_int_or(g, "split.count", 1, &parts, err);
+    if (code) return code;
+    if (parts > 1) return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: one of %lld parts of a split GGUF; merge them first", src->name, (long long)parts);
+    c->reader = g;
+    c->read_rows = read_gguf_rows;
+    c->tokenizer = gguf_tokenizer;
+    code = checkpoint_begin(c, FORM_GGUF, src->name, arch_name, err);
+    if (!code) code = add_tensors(c, g, err);
+    if (!code) code = read_keys(c, g, arch_name, err);
+    if (!code) read_parts(c);
+    if (!code) code = read_tokens(c, g, err);
+    return code ? code : hash_header(c, g, err);
+}

@@ -1,0 +1,369 @@
+/* convert_hf.c - a Hugging Face directory as a checkpoint: config.json, generation_config.json, safetensors.
+ *
+ * Both spellings of the RoPE values are read the same way: rope_theta and rope_scaling at the top, or all of it in
+ * rope_parameters, there perhaps once per type of layer.
+ */
+#include <string.h>
+
+#include "checkpoint.h"
+#include "json.h"
+#include "safetensors.h"
+
+enum { CONFIG_LIMIT = 16 << 20, PATH_TEXT = 320 };
+
+typedef struct hf_reader {
+    safetensors st;
+    const source_dir *dir;
+} hf_reader;
+
+/* A JSON file of the directory: *out is NULL if it is absent. Its bytes count as part of the source. */
+static int read_json(checkpoint *c, const source_dir *dir, const char *file, const json **out, tfm_error *err) {
+    source src;
+    char *text;
+    size_t n;
+    int code = dir->open(dir->user, file, &src, err);
+    *out = NULL;
+    if (code) return code < 0 ? code : TFM_OK;
+    code = source_read_all(&src, CONFIG_LIMIT, c->mem, &text, &n, err);
+    if (!code) {
+        *out = json_parse(src.name, text, n, c->mem, err);
+        code = *out ? TFM_OK : err ? err->code : TFM_ERR_FORMAT;
+        tfm_hash_feed(&c->hash, text, n);
+    }
+    dir->close(dir->user, &src);
+    if (!code && !json_is(*out, JSON_OBJECT)) return tool_fail(err, TFM_ERR_FORMAT, "%s: is not a JSON object", file);
+    return code;
+}
+
+static int has_file(const source_dir *dir, const char *file) {
+    source src;
+    if (dir->open(dir->user, file, &src, NULL)) return 0;
+    dir->close(dir->user, &src);
+    return 1;
+}
+
+/* ---- VALUES ---------------------------------------------------------------------------------------------------- */
+
+/* null, false, "", [] and {} say nothing. */
+static int says_nothing(const json *v) {
+    if (json_is_null(v)) return 1;
+    if (v->type == JSON_BOOL) return !v->boolean;
+    return v->type != JSON_NUMBER && v->count == 0;
+}
+
+static int read_name(const json *v, const rule *r, double *value, tfm_error *err) {
+    const char *text;
+    char where[PATH_TEXT];
+    int code = json_as_string(v, &text, err);
+    if (code) return code;
+    for (const named_value *n = r->names; n->name; n++) {
+        if (strcmp(n->name, text)) continue;
+        *value = n->value;
+        return TFM_OK;
+    }
+    return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: \"%s\" is not known", json_path(v, where, sizeof where), text);
+}
+
+static int read_plain(checkpoint *c, value_set *set, const rule *r, const json *v, tfm_error *err) {
+    char where[PATH_TEXT];
+    double value = 0;
+    int64_t n = 0;
+    int flag = 0, code;
+    if (r->kind == RULE_NAME) {
+        code = read_name(v, r, &value, err);
+    } else if (r->kind == RULE_REAL) {
+        code = json_as_real(v, &value, err);
+    } else if (r->kind == RULE_INT) {
+        code = json_as_int(v, &n, err);
+        value = (double)n;
+    } else {
+        code = json_as_bool(v, &flag, err);
+        value = flag;
+    }
+    return code ? code : checkpoint_value(c, set, r, value, json_path(v, where, sizeof where), err);
+}
+
+/* ---- LISTS AND OBJECTS ----------------------------------------------------------------------------------------- */
+
+/* An id or a list of ids; replaces what was there. */
+static int read_eos(checkpoint *c, const json *v, tfm_error *err) {
+    char where[PATH_TEXT];
+    size_t n = json_is(v, JSON_ARRAY) ? json_count(v) : 1;
+    c->arch.n_eos = 0;
+    for (size_t i = 0; i < n; i++) {
+        int64_t id;
+        int code = json_as_int(json_is(v, JSON_ARRAY) ? json_at(v, i) : v, &id, err);
+        if (code) return code;
+        if (id < 0 || id > INT32_MAX || arch_add_eos(&c->arch, id))
+            return tool_fail(err, TFM_ERR_FORMAT, "%s: an id is out of range, or more than %d ids",
+                             json_path(v, where, sizeof where), ARCH_MAX_EOS);
+    }
+    return TFM_OK;
+}
+
+static int read_layer_types(checkpoint *c, const json *v, tfm_error *err) {
+    char where[PATH_TEXT];
+    const char *text;
+    size_t n = json_count(v);
+    if (!json_is(v, JSON_ARRAY))
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: expected a list", json_path(v, where, sizeof where));
+    c->arch.window_layer = arena_array(c->mem, n + 1, 1);
+    c->arch.n_listed = (int64_t)n;
+    if (!c->arch.window_layer) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    for (size_t i = 0; i < n; i++) {
+        int code = json_as_string(json_at(v, i), &text, err);
+        if (code) return code;
+        c->arch.window_layer[i] = !strcmp(text, "sliding_attention");
+        if (!c->arch.window_layer[i] && strcmp(text, "full_attention"))
+            return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: \"%s\" is not known",
+                             json_path(json_at(v, i), where, sizeof where), text);
+    }
+    return TFM_OK;
+}
+
+/* A list of RoPE divisors; it becomes a tensor once the tensors are known. */
+static int check_factors(value_set *set, const rule *r, const json *v, tfm_error *err) {
+    char where[PATH_TEXT];
+    double factor;
+    for (size_t i = 0; i < json_count(v); i++) {
+        int code = json_as_real(json_at(v, i), &factor, err);
+        if (code) return code;
+        if (!(factor > 0 && factor < 1e30))
+            return tool_fail(err, TFM_ERR_FORMAT, "%s: %g is no divisor", json_path(json_at(v, i), where, sizeof where), factor);
+    }
+    if (!json_is(v, JSON_ARRAY))
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: expected a list", json_path(v, where, sizeof where));
+    set->given[r->param] = GIVEN_FILE;
+    return TFM_OK;
+}
+
+static const rule *rope_rule(const char *key) {
+    for (const rule *r = rope_rules; r->key; r++)
+        if (!strcmp(r->key, key)) return r;
+    return NULL;
+}
+
+/* rope_scaling or rope_parameters: the keys of rope_rules. rope_type goes before type, so it is read last. */
+static int read_rope_values(checkpoint *c, value_set *set, const json *object, tfm_error *err) {
+    char where[PATH_TEXT];
+    int code = TFM_OK;
+    for (size_t i = 0; !code && i < json_count(object); i++) {
+        const json *v = json_at(object, i);
+        const rule *r = rope_rule(v->key);
+        if (says_nothing(v) && !json_is(v, JSON_BOOL)) continue;
+        if (!r && says_nothing(v)) continue;
+        if (!r) code = checkpoint_unknown(c, json_path(v, where, sizeof where), v->key, err);
+        else if (r->param == P_ROPE_SHORT || r->param == P_ROPE_LONG) code = check_factors(set, r, v, err);
+        else if (r->param != P_NONE) code = read_plain(c, set, r, v, err);
+    }
+    const json *type = json_get(object, "rope_type");
+    if (!code && !json_is_null(type)) code = read_plain(c, set, rope_rule("rope_type"), type, err);
+    return code;
+}
+
+static int read_rope(checkpoint *c, const json *v, tfm_error *err) {
+    const json *full = json_get(v, "full_attention"), *local = json_get(v, "sliding_attention");
+    char where[PATH_TEXT];
+    if (!json_is(v, JSON_OBJECT))
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: expected an object", json_path(v, where, sizeof where));
+    if (!full && !local) return read_rope_values(c, &c->arch.p, v, err);
+    for (size_t i = 0; i < json_count(v); i++) {
+        const json *member = json_at(v, i);
+        if (member != full && member != local && !says_nothing(member))
+            return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: this type of layer is not known", json_path(member, where, sizeof where));
+    }
+    int code = read_rope_values(c, &c->arch.p, full, err);
+    if (code || !json_count(local)) return code;
+    c->arch.has_local = 1;
+    return read_rope_values(c, &c->arch.local, local, err);
+}
+
+static int read_special(checkpoint *c, const rule *r, const json *v, tfm_error *err) {
+    switch (r->param) {
+    case P_EOS: return read_eos(c, v, err);
+    case P_LAYER_TYPES: return read_layer_types(c, v, err);
+    case P_ROPE_OBJECT: return read_rope(c, v, err);
+    default: return TFM_OK;
+    }
+}
+
+/* ---- THE CONFIGURATION ----------------------------------------------------------------------------------------- */
+
+static int read_member(checkpoint *c, const json *v, tfm_error *err) {
+    char where[PATH_TEXT];
+    const rule *r = family_rule(c->family, FORM_HF, v->key);
+    if (!r) return says_nothing(v) ? TFM_OK : checkpoint_unknown(c, json_path(v, where, sizeof where), v->key, err);
+    if (json_is_null(v)) {
+        if (r->flags & RULE_NULL_IS_OFF) {
+            c->arch.p.v[r->param] = 0;
+            c->arch.p.given[r->param] = GIVEN_FILE;
+        }
+        return TFM_OK;
+    }
+    if (r->kind == RULE_SPECIAL) return read_special(c, r, v, err);
+    return read_plain(c, &c->arch.p, r, v, err);
+}
+
+/* A model with other towers keeps its language model's values in text_config, and few of them beside it. */
+static int read_wrapper(checkpoint *c, const json *config, tfm_error *err) {
+    static const char *const shared[] = {"bos_token_id", "eos_token_id", "tie_word_embeddings"};
+    int code = TFM_OK;
+    for (size_t i = 0; !code && i < sizeof shared / sizeof *shared; i++) {
+        const json *v = json_get(config, shared[i]);
+        if (!json_is_null(v)) code = read_member(c, v, err);
+    }
+    return code;
+}
+
+static int refuse_quantized(const json *config, tfm_error *err) {
+    char where[PATH_TEXT];
+    const json *q = json_get(config, "quantization_config");
+    const char *method;
+    if (json_is_null(q)) return TFM_OK;
+    if (json_string_or(q, "quant_method", "unknown", &method, NULL)) method = "unknown";
+    return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: quantised checkpoints (%s) are not read: take the original one, or a GGUF",
+                     json_path(q, where, sizeof where), method);
+}
+
+static int read_config(checkpoint *c, const source_dir *dir, tfm_error *err) {
+    const json *config, *text;
+    const char *model_type;
+    char file[PATH_TEXT];
+    int code = read_json(c, dir, "config.json", &config, err);
+    if (code) return code;
+    if (!config) return tool_fail(err, TFM_ERR_IO, "%s: config.json is missing (is this a Hugging Face directory?)", dir->name);
+    code = refuse_quantized(config, err);
+    if (code) return code;
+    text = json_get(config, "text_config");
+    if (!json_is(text, JSON_OBJECT)) text = config;
+    code = json_string(json_is_null(json_get(text, "model_type")) ? config : text, "model_type", &model_type, err);
+    if (!code) code = refuse_quantized(text, err);
+    if (!code) code = checkpoint_begin(c, FORM_HF, arena_strdup(c->mem, json_path(config, file, sizeof file)), model_type, err);
+    for (size_t i = 0; !code && i < json_count(text); i++) code = read_member(c, json_at(text, i), err);
+    if (!code && text != config) code = read_wrapper(c, config, err);
+    if (code) return code;
+    const char *missing = family_missing(c->family, FORM_HF, &c->arch.p);
+    return missing ? tool_fail(err, TFM_ERR_FORMAT, "%s: %s is missing", c->file, missing) : TFM_OK;
+}
+
+/* Its ids go before those of config.json. */
+static int read_generation_config(checkpoint *c, const source_dir *dir, tfm_error *err) {
+    const json *config;
+    int code = read_json(c, dir, "generation_config.json", &config, err);
+    const json *eos = json_get(config, "eos_token_id"), *bos = json_get(config, "bos_token_id");
+    if (!code && !says_nothing(eos)) code = read_eos(c, eos, err);
+    if (!code && !json_is_null(bos)) code = read_plain(c, &c->arch.p, family_rule(c->family, FORM_HF, "bos_token_id"), bos, err);
+    return code;
+}
+
+/* ---- TENSORS --------------------------------------------------------------------------------------------------- */
+
+static int32_t type_of(st_dtype dtype) {
+    switch (dtype) {
+    case ST_F32: return TFM_F32;
+    case ST_F16: return TFM_F16;
+    case ST_BF16: return TFM_BF16;
+    default: return -1;
+    }
+}
+
+/* The prefix under which layer 0 is found. */
+static void find_prefix(checkpoint *c) {
+    for (const char *const *prefix = family_prefixes(c->family, FORM_HF); *prefix; prefix++) {
+        c->prefix = *prefix;
+        for (int role = TFM_ROLE_ATTN_NORM; role < TFM_ROLE_LIMIT; role++)
+            if (checkpoint_role(c, role, 0, NULL)) return;
+    }
+    c->prefix = *family_prefixes(c->family, FORM_HF);
+}
+
+/* short_factor and long_factor of config.json, wherever they stood. */
+static int add_factors(checkpoint *c, const json *object, tfm_error *err) {
+    static const char *const keys[] = {"short_factor", "long_factor"};
+    static const char *const names[] = {"rope_scaling.short_factor", "rope_scaling.long_factor"};
+    int code = TFM_OK;
+    for (int i = 0; !code && i < 2; i++) {
+        const json *list = json_get(object, keys[i]);
+        size_t n = json_count(list);
+        float *values = arena_array(c->mem, n + 1, sizeof *values);
+        if (!n) continue;
+        if (!values) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+        for (size_t k = 0; k < n; k++) values[k] = (float)json_at(list, k)->v.number;
+        code = checkpoint_add_floats(c, names[i], values, n, err);
+    }
+    return code;
+}
+
+static int add_rope_factors(checkpoint *c, const source_dir *dir, tfm_error *err) {
+    const json *config;
+    tfm_hash hash = c->hash;
+    if (!c->arch.p.given[P_ROPE_SHORT] && !c->arch.p.given[P_ROPE_LONG]) return TFM_OK;
+    int code = read_json(c, dir, "config.json", &config, err);
+    c->hash = hash;
+    const json *text = json_get(config, "text_config");
+    if (!json_is(text, JSON_OBJECT)) text = config;
+    const json *rope = json_get(text, json_is_null(json_get(text, "rope_parameters")) ? "rope_scaling" : "rope_parameters");
+    return code ? code : add_factors(c, rope, err);
+}
+
+static int add_tensors(checkpoint *c, const safetensors *st, tfm_error *err) {
+    int code = checkpoint_room(c, st->n_tensors + 2, err);
+    for (size_t i = 0; !code && i < st->n_tensors; i++) {
+        const st_tensor *from = &st->tensors[i];
+        ckpt_tensor t;
+        memset(&t, 0, sizeof t);
+        t.name = from->name;
+        t.type = type_of(from->dtype);
+        t.type_name = st_dtype_name(from->dtype);
+        t.n_dims = from->n_dims;
+        memcpy(t.dims, from->dims, sizeof t.dims);
+        t.index = i;
+        code = checkpoint_add(c, &t, err);
+    }
+    return code;
+}
+
+static int refuse_other_forms(const source_dir *dir, tfm_error *err) {
+    static const char *const pytorch[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth",
+                                          "consolidated.pth", "model.pth"};
+    for (size_t i = 0; i < sizeof pytorch / sizeof *pytorch; i++)
+        if (has_file(dir, pytorch[i]))
+            return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: only %s: pickled weights are not read, save them as safetensors "
+                             "(save_pretrained does)", dir->name, pytorch[i]);
+    return tool_fail(err, TFM_ERR_IO, "%s: neither model.safetensors nor model.safetensors.index.json", dir->name);
+}
+
+static int read_hf_rows(const checkpoint *c, const ckpt_tensor *t, int64_t first, int64_t n, void *buf, tfm_error *err) {
+    const hf_reader *r = c->reader;
+    return st_read(&r->st, &r->st.tensors[t->index], (uint64_t)(first * t->cols), (size_t)(n * t->cols), buf, err);
+}
+
+static int hf_tokenizer(const checkpoint *c, arena *mem, int64_t n_rows, tok_section *out, tfm_error *err) {
+    const hf_reader *r = c->reader;
+    if (!has_file(r->dir, "tokenizer.json") && !has_file(r->dir, "tokenizer.model")) return TFM_OK;
+    return tokenizer_from_hf(mem, r->dir, n_rows, out, err);
+}
+
+static void hf_close(checkpoint *c) {
+    hf_reader *r = c->reader;
+    st_close(&r->st);
+}
+
+int checkpoint_open_hf(checkpoint *c, const source_dir *dir, tfm_error *err) {
+    hf_reader *r = arena_alloc(c->mem, sizeof *r);
+    if (!r) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    r->dir = dir;
+    c->reader = r;
+    c->read_rows = read_hf_rows;
+    c->tokenizer = hf_tokenizer;
+    int code = read_config(c, dir, err);
+    if (!code) code = read_generation_config(c, dir, err);
+    if (code) return code;
+    if (!has_file(dir, "model.safetensors") && !has_file(dir, "model.safetensors.index.json")) return refuse_other_forms(dir, err);
+    c->close = hf_close;
+    code = st_open_dir(&r->st, dir, c->mem, err);
+    if (!code) code = add_tensors(c, &r->st, err);
+    if (!code) code = add_rope_factors(c, dir, err);
+    if (!code) find_prefix(c);
+    return code;
+}

@@ -1,0 +1,271 @@
+/* describe.c - values of a checkpoint become the description of a model. */
+#include <math.h>
+#include <string.h>
+
+#include "describe.h"
+
+typedef struct describer {
+    const arch *a;
+    const char *file;
+    tfm_error *err;
+} describer;
+
+double arch_value(const arch *a, param p) { return a->p.given[p] ? a->p.v[p] : 0; }
+
+int arch_int(const arch *a, param p) { return (int)arch_value(a, p); }
+
+int arch_add_eos(arch *a, int64_t id) {
+    for (int i = 0; i < a->n_eos; i++)
+        if (a->eos[i] == id) return 0;
+    if (a->n_eos == ARCH_MAX_EOS) return -1;
+    a->eos[a->n_eos++] = (int32_t)id;
+    return 0;
+}
+
+/* x^-1/2 as a float, the same on every host: both operations are exactly rounded. */
+static float inverse_sqrt(double x) { return (float)(1 / sqrt(x)); }
+
+/* ---- RoPE ------------------------------------------------------------------------------------------------------ */
+
+typedef struct rope_need { int scaling; param p; const char *key; } rope_need;
+
+/* What a kind of scaling cannot do without. */
+static const rope_need rope_needs[] = {
+    {TFM_ROPE_LINEAR, P_ROPE_FACTOR, "factor"},
+    {TFM_ROPE_DYNAMIC, P_ROPE_FACTOR, "factor"},
+    {TFM_ROPE_BANDS, P_ROPE_FACTOR, "factor"},
+    {TFM_ROPE_BANDS, P_ROPE_LOW, "low_freq_factor"},
+    {TFM_ROPE_BANDS, P_ROPE_HIGH, "high_freq_factor"},
+    {TFM_ROPE_LONG, P_ROPE_SHORT, "short_factor"},
+    {TFM_ROPE_LONG, P_ROPE_LONG, "long_factor"}};
+
+static int rope_scaling_of(const value_set *set) {
+    int scaling = set->given[P_ROPE_SCALING] ? (int)set->v[P_ROPE_SCALING] : TFM_ROPE_PLAIN;
+    if (scaling == TFM_ROPE_LINEAR && set->given[P_ROPE_SCALING] == GIVEN_DEFAULT && !set->given[P_ROPE_FACTOR])
+        return TFM_ROPE_PLAIN; /* GGUF: linear unless it says otherwise, but there is nothing to scale by */
+    return scaling;
+}
+
+static double rope_or(const value_set *set, param p, double otherwise) {
+    return set->given[p] && set->v[p] != 0 ? set->v[p] : otherwise;
+}
+
+/* The fields that a scaling reads; all others stay 0, so that equal layers have equal blocks. */
+static void set_rope_scaling(tfm_block *b, const value_set *set, const value_set *model) {
+    double n_ctx = model->v[P_N_CTX];
+    double orig = model->given[P_CTX_ORIG] ? model->v[P_CTX_ORIG] : rope_or(set, P_ROPE_CTX_ORIG, n_ctx);
+    double factor = rope_or(set, P_ROPE_FACTOR, orig > 0 ? n_ctx / orig : 1);
+    b->rope_factor = (float)factor;
+    switch (b->rope_scaling) {
+    case TFM_ROPE_DYNAMIC:
+        b->rope_ctx_max = (int32_t)n_ctx;
+        break;
+    case TFM_ROPE_BANDS:
+        b->rope_low = (float)set->v[P_ROPE_LOW];
+        b->rope_high = (float)set->v[P_ROPE_HIGH];
+        b->rope_ctx_orig = (int32_t)orig;
+        break;
+    case TFM_ROPE_YARN:
+        b->rope_low = (float)rope_or(set, P_ROPE_SLOW, 1);
+        b->rope_high = (float)rope_or(set, P_ROPE_FAST, 32);
+        b->rope_mscale = (float)rope_or(set, P_ROPE_MSCALE, 0);
+        b->rope_mscale_all = (float)rope_or(set, P_ROPE_MSCALE_ALL, 0);
+        b->rope_no_truncate = set->given[P_ROPE_TRUNCATE] && set->v[P_ROPE_TRUNCATE] == 0;
+        b->rope_ctx_orig = (int32_t)orig;
+        b->rope_attn_factor = (float)rope_or(set, P_ROPE_ATTN_FACTOR, 0);
+        break;
+    case TFM_ROPE_LONG:
+        b->rope_ctx_orig = (int32_t)orig;
+        b->rope_attn_factor = (float)rope_or(set, P_ROPE_ATTN_FACTOR, 0);
+        break;
+    default:
+        break;
+    }
+}
+
+static int set_rope(const describer *d, tfm_block *b, const value_set *set) {
+    int scaling = rope_scaling_of(set);
+    for (size_t i = 0; i < sizeof rope_needs / sizeof *rope_needs; i++)
+        if (rope_needs[i].scaling == scaling && !set->given[rope_needs[i].p])
+            return tool_fail(d->err, TFM_ERR_FORMAT, "%s: rope scaling: %s is missing", d->file, rope_needs[i].key);
+    double theta = set->v[P_ROPE_THETA];
+    if (!(theta > 0 && theta < 1e30))
+        return tool_fail(d->err, TFM_ERR_FORMAT, "%s: rope_theta %g is not a positive number", d->file, theta);
+    b->rope_theta = (float)theta;
+    b->rope_scaling = scaling;
+    if (scaling != TFM_ROPE_PLAIN) {
+        set_rope_scaling(b, set, &d->a->p);
+        if (!(b->rope_factor > 0))
+            return tool_fail(d->err, TFM_ERR_FORMAT, "%s: rope scaling: factor %g is not positive", d->file,
+                             (double)b->rope_factor);
+    }
+    if (d->a->rope_factors && scaling == TFM_ROPE_PLAIN) b->rope_scaling = TFM_ROPE_FACTORS;
+    else if (d->a->rope_factors && scaling != TFM_ROPE_LONG)
+        return tool_fail(d->err, TFM_ERR_UNSUPPORTED, "%s: rope scaling and a tensor of rope factors together", d->file);
+    return TFM_OK;
+}
+
+/* The RoPE of window layers, where it is another one. */
+static const value_set *local_rope(const arch *a, value_set *buf) {
+    if (!a->has_local && !a->p.given[P_ROPE_LOCAL_THETA]) return &a->p;
+    memset(buf, 0, sizeof *buf);
+    if (a->has_local) *buf = a->local;
+    if (!buf->given[P_ROPE_THETA]) {
+        param from = a->p.given[P_ROPE_LOCAL_THETA] ? P_ROPE_LOCAL_THETA : P_ROPE_THETA;
+        buf->v[P_ROPE_THETA] = a->p.v[from];
+        buf->given[P_ROPE_THETA] = a->p.given[from];
+    }
+    return buf;
+}
+
+/* ---- LAYERS ---------------------------------------------------------------------------------------------------- */
+
+/* Whether layer i is one of those that may have a window. */
+static int is_window_layer(const arch *a, int64_t i) {
+    if (a->window_layer) return a->window_layer[i];
+    switch (arch_int(a, P_WINDOW_RULE)) {
+    case WINDOW_ALL: return 1;
+    case WINDOW_PERIOD: return (i + 1) % arch_int(a, P_WINDOW_PERIOD) != 0;
+    case WINDOW_FROM: return i >= arch_int(a, P_WINDOW_FIRST);
+    default: return 0;
+    }
+}
+
+static int window_size(const arch *a) {
+    if (a->p.given[P_WINDOW_ON] && a->p.v[P_WINDOW_ON] == 0) return 0;
+    return arch_int(a, P_WINDOW);
+}
+
+static float query_scale(const arch *a) {
+    double head_dim = arch_value(a, P_HEAD_DIM), scalar = head_dim;
+    if (a->p.given[P_QUERY_SCALAR]) scalar = a->p.v[P_QUERY_SCALAR];
+    if (a->p.given[P_QUERY_WIDE_LAYERS] && arch_int(a, P_QUERY_WIDE_LAYERS) == arch_int(a, P_N_LAYERS))
+        scalar = floor(arch_value(a, P_D_MODEL) / arch_value(a, P_N_HEADS));
+    return scalar == head_dim || !(scalar > 0) ? 0 : inverse_sqrt(scalar);
+}
+
+static int describe_block(const describer *d, int64_t layer, tfm_block *b) {
+    const arch *a = d->a;
+    value_set local;
+    int in_window = is_window_layer(a, layer);
+    memset(b, 0, sizeof *b);
+    b->norm_kind = arch_int(a, P_NORM_KIND);
+    b->norm_place = arch_int(a, P_NORM_PLACE);
+    b->norm_eps = (float)arch_value(a, P_NORM_EPS);
+    b->norm_offset = (float)arch_value(a, P_NORM_OFFSET);
+    b->bias = arch_int(a, P_BIAS);
+    b->n_heads = arch_int(a, P_N_HEADS);
+    b->n_kv_heads = arch_int(a, P_N_KV_HEADS);
+    b->head_dim = arch_int(a, P_HEAD_DIM);
+    b->attn_scale = query_scale(a);
+    b->attn_softcap = (float)arch_value(a, P_ATTN_SOFTCAP);
+    b->window = in_window ? window_size(a) : 0;
+    b->qk_norm = arch_int(a, P_QK_NORM);
+    if (b->qk_norm) {
+        b->qk_norm_kind = b->norm_kind;
+        b->qk_norm_eps = b->norm_eps;
+        b->qk_norm_offset = b->norm_offset;
+    }
+    b->rope_style = arch_int(a, P_ROPE_STYLE);
+    if (arch_int(a, P_ROPE_DIMS) != b->head_dim) b->rope_dims = arch_int(a, P_ROPE_DIMS);
+    b->ffn_act = arch_int(a, P_ACT);
+    b->ffn_gated = arch_int(a, P_GATED);
+    b->d_ff = arch_int(a, P_D_FF);
+    return set_rope(d, b, in_window ? local_rope(a, &local) : &a->p);
+}
+
+enum { MAX_BLOCKS = 255 };
+
+/* Blocks are shared by equal layers. */
+static int describe_layers(const describer *d, arena *mem, tfm_config *c) {
+    tfm_block *blocks = arena_array(mem, MAX_BLOCKS, sizeof *blocks);
+    uint8_t *layer_block = arena_array(mem, (size_t)c->n_layers, 1);
+    if (!blocks || !layer_block) return tool_fail(d->err, TFM_ERR_MEMORY, "%s: out of memory", d->file);
+    for (int32_t i = 0; i < c->n_layers; i++) {
+        tfm_block b;
+        int k = 0, code = describe_block(d, i, &b);
+        if (code) return code;
+        while (k < c->n_blocks && memcmp(&blocks[k], &b, sizeof b)) k++;
+        if (k == MAX_BLOCKS)
+            return tool_fail(d->err, TFM_ERR_UNSUPPORTED, "%s: more than %d kinds of layers", d->file, MAX_BLOCKS);
+        if (k == c->n_blocks) blocks[c->n_blocks++] = b;
+        layer_block[i] = (uint8_t)k;
+    }
+    c->blocks = blocks;
+    c->layer_block = c->n_blocks > 1 ? layer_block : NULL;
+    return TFM_OK;
+}
+
+/* ---- THE MODEL ------------------------------------------------------------------------------------------------- */
+
+static int need_positive(const describer *d, param p, const char *what) {
+    if (arch_value(d->a, p) >= 1) return TFM_OK;
+    return tool_fail(d->err, TFM_ERR_FORMAT, "%s: %s is %.0f, expected at least 1", d->file, what, arch_value(d->a, p));
+}
+
+/* Sizes that follow from others where the checkpoint leaves them out. */
+static int settle_sizes(const describer *d, arch *a) {
+    static const struct { param p; const char *what; } sizes[] = {
+        {P_N_LAYERS, "number of layers"}, {P_D_MODEL, "hidden size"}, {P_N_HEADS, "number of heads"},
+        {P_D_FF, "feed-forward size"}, {P_N_CTX, "context length"}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        int code = need_positive(d, sizes[i].p, sizes[i].what);
+        if (code) return code;
+    }
+    if (!a->p.given[P_N_KV_HEADS]) a->p.v[P_N_KV_HEADS] = a->p.v[P_N_HEADS];
+    if (!a->p.given[P_HEAD_DIM]) {
+        if (arch_int(a, P_D_MODEL) % arch_int(a, P_N_HEADS))
+            return tool_fail(d->err, TFM_ERR_FORMAT, "%s: hidden size %d is no multiple of %d heads, and no head_dim",
+                             d->file, arch_int(a, P_D_MODEL), arch_int(a, P_N_HEADS));
+        a->p.v[P_HEAD_DIM] = (double)(arch_int(a, P_D_MODEL) / arch_int(a, P_N_HEADS));
+    }
+    a->p.given[P_N_KV_HEADS] = a->p.given[P_HEAD_DIM] = GIVEN_FILE;
+    if (a->p.given[P_VALUE_DIM] && a->p.v[P_VALUE_DIM] != a->p.v[P_HEAD_DIM])
+        return tool_fail(d->err, TFM_ERR_UNSUPPORTED, "%s: keys of %d and values of %d per head", d->file,
+                         arch_int(a, P_HEAD_DIM), arch_int(a, P_VALUE_DIM));
+    if (arch_int(a, P_N_KV_HEADS) < 1 || arch_int(a, P_N_HEADS) % arch_int(a, P_N_KV_HEADS))
+        return tool_fail(d->err, TFM_ERR_FORMAT, "%s: %d heads do not divide among %d key/value heads", d->file,
+                         arch_int(a, P_N_HEADS), arch_int(a, P_N_KV_HEADS));
+    if (arch_int(a, P_WINDOW_RULE) == WINDOW_PERIOD && arch_int(a, P_WINDOW_PERIOD) < 1)
+        return tool_fail(d->err, TFM_ERR_FORMAT, "%s: sliding window pattern %d, expected at least 1", d->file,
+                         arch_int(a, P_WINDOW_PERIOD));
+    if (a->window_layer && a->n_listed != arch_int(a, P_N_LAYERS))
+        return tool_fail(d->err, TFM_ERR_FORMAT, "%s: layer_types has %lld entries, the model %d layers", d->file,
+                         (long long)a->n_listed, arch_int(a, P_N_LAYERS));
+    return TFM_OK;
+}
+
+static int check_eos(const describer *d, const tfm_config *c) {
+    for (int i = -1; i < c->n_eos; i++) {
+        int32_t id = i < 0 ? c->bos : c->eos[i];
+        if (id >= c->n_vocab)
+            return tool_fail(d->err, TFM_ERR_FORMAT, "%s: %s token id %d, but the embedding has %d rows", d->file,
+                             i < 0 ? "bos" : "eos", (int)id, (int)c->n_vocab);
+    }
+    return TFM_OK;
+}
+
+int describe(const arch *given, const char *file, arena *mem, tfm_config *c, tfm_error *err) {
+    arch a = *given;
+    describer d = {&a, file, err};
+    int code = settle_sizes(&d, &a);
+    if (code) return code;
+    memset(c, 0, sizeof *c);
+    c->size = sizeof *c;
+    c->n_layers = arch_int(&a, P_N_LAYERS);
+    c->d_model = arch_int(&a, P_D_MODEL);
+    c->n_vocab = arch_int(&a, P_N_VOCAB);
+    c->n_ctx = arch_int(&a, P_N_CTX);
+    c->embed_scale = arch_int(&a, P_EMBED_SQRT) ? (float)sqrt((double)c->d_model) : 0;
+    c->norm_kind = arch_int(&a, P_NORM_KIND);
+    c->norm_eps = (float)arch_value(&a, P_NORM_EPS);
+    c->norm_offset = (float)arch_value(&a, P_NORM_OFFSET);
+    c->tied = arch_int(&a, P_TIED);
+    c->logit_softcap = (float)arch_value(&a, P_LOGIT_SOFTCAP);
+    c->bos = a.p.given[P_BOS] ? arch_int(&a, P_BOS) : -1;
+    c->n_eos = a.n_eos;
+    memcpy(c->eos, a.eos, (size_t)a.n_eos * sizeof *a.eos);
+    code = describe_layers(&d, mem, c);
+    if (!code) code = check_eos(&d, c);
+    return code ? code : tfm_config_check(c, err);
+}

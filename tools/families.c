@@ -1,0 +1,522 @@
+/* families.c - the tables of model families. Facts only; describe.c says what the values mean.
+ *
+ * To add a family of known parts, write a row of `families` at the end with what differs from its base, and a line in
+ * tests/ref_families.py. A key that is neither used nor listed as harmless is refused by the converter unless it is
+ * null, false or empty: better no model than a wrong one.
+ */
+#include <string.h>
+
+#include "families.h"
+
+/* ---- WRITING RULES --------------------------------------------------------------------------------------------- */
+
+#define FIXED(param, value)           { NULL, param, RULE_FIXED, 0, value, NULL }
+#define NEED_INT(key, param)          { key, param, RULE_INT, RULE_REQUIRED, 0, NULL }
+#define NEED_REAL(key, param)         { key, param, RULE_REAL, RULE_REQUIRED, 0, NULL }
+#define INT(key, param)               { key, param, RULE_INT, 0, 0, NULL }
+#define INT_OR(key, param, value)     { key, param, RULE_INT, RULE_DEFAULT, value, NULL }
+#define INT_OR_OFF(key, param, value) { key, param, RULE_INT, RULE_DEFAULT | RULE_NULL_IS_OFF, value, NULL }
+#define REAL(key, param)              { key, param, RULE_REAL, 0, 0, NULL }
+#define REAL_OR(key, param, value)    { key, param, RULE_REAL, RULE_DEFAULT, value, NULL }
+#define REAL_OR_OFF(key, param, value) { key, param, RULE_REAL, RULE_DEFAULT | RULE_NULL_IS_OFF, value, NULL }
+#define BOOL(key, param)              { key, param, RULE_BOOL, 0, 0, NULL }
+#define BOOL_OR(key, param, value)    { key, param, RULE_BOOL, RULE_DEFAULT, value, NULL }
+#define BITS(key, param, bits)        { key, param, RULE_BITS, 0, bits, NULL }
+#define NAME(key, param, names)       { key, param, RULE_NAME, 0, 0, names }
+#define NAME_OR(key, param, value, names) { key, param, RULE_NAME, RULE_DEFAULT, value, names }
+#define SPECIAL(key, param)           { key, param, RULE_SPECIAL, 0, 0, NULL }
+#define HARMLESS(key)                 { key, P_NONE, RULE_SPECIAL, 0, 0, NULL }
+#define END                           { NULL, P_NONE, RULE_SPECIAL, 0, 0, NULL }
+#define NAMES_END                     { NULL, 0, 0 }
+
+enum { BIAS_QKV = TFM_BIAS_Q | TFM_BIAS_K | TFM_BIAS_V, BIAS_MLP = TFM_BIAS_GATE | TFM_BIAS_UP | TFM_BIAS_DOWN };
+
+static const named_value activations[] = {
+    {"silu", TFM_ACT_SILU}, {"swish", TFM_ACT_SILU}, {"gelu", TFM_ACT_GELU_ERF}, {"gelu_new", TFM_ACT_GELU_TANH},
+    {"gelu_pytorch_tanh", TFM_ACT_GELU_TANH}, {"gelu_fast", TFM_ACT_GELU_TANH}, {"quick_gelu", TFM_ACT_GELU_QUICK},
+    {"relu", TFM_ACT_RELU}, {"relu2", TFM_ACT_RELU2}, {NULL, 0}};
+
+/* Gemma's "gelu" always meant the tanh form. */
+static const named_value gemma_activations[] = {
+    {"gelu", TFM_ACT_GELU_TANH}, {"gelu_pytorch_tanh", TFM_ACT_GELU_TANH}, {"gelu_new", TFM_ACT_GELU_TANH}, {NULL, 0}};
+
+static const named_value rope_types[] = {
+    {"default", TFM_ROPE_PLAIN}, {"linear", TFM_ROPE_LINEAR}, {"dynamic", TFM_ROPE_DYNAMIC}, {"yarn", TFM_ROPE_YARN},
+    {"longrope", TFM_ROPE_LONG}, {"su", TFM_ROPE_LONG}, {"llama3", TFM_ROPE_BANDS}, {NULL, 0}};
+
+static const named_value gguf_rope_types[] = {
+    {"none", TFM_ROPE_PLAIN}, {"linear", TFM_ROPE_LINEAR}, {"yarn", TFM_ROPE_YARN}, {"longrope", TFM_ROPE_LONG},
+    {NULL, 0}};
+
+/* `type` is the older spelling; where both stand, the later row wins. */
+const rule rope_rules[] = {
+    NAME("type", P_ROPE_SCALING, rope_types),
+    NAME("rope_type", P_ROPE_SCALING, rope_types),
+    REAL("rope_theta", P_ROPE_THETA),
+    REAL("factor", P_ROPE_FACTOR),
+    REAL("low_freq_factor", P_ROPE_LOW),
+    REAL("high_freq_factor", P_ROPE_HIGH),
+    INT("original_max_position_embeddings", P_ROPE_CTX_ORIG),
+    REAL("beta_slow", P_ROPE_SLOW),
+    REAL("beta_fast", P_ROPE_FAST),
+    REAL("attention_factor", P_ROPE_ATTN_FACTOR),
+    REAL("mscale", P_ROPE_MSCALE),
+    REAL("mscale_all_dim", P_ROPE_MSCALE_ALL),
+    BOOL("truncate", P_ROPE_TRUNCATE),
+    SPECIAL("short_factor", P_ROPE_SHORT),
+    SPECIAL("long_factor", P_ROPE_LONG),
+    HARMLESS("finetuned"),
+    END};
+
+/* ---- HUGGING FACE: WHAT ALL SHARE ------------------------------------------------------------------------------ */
+
+static const rule hf_rules[] = {
+    NEED_INT("num_hidden_layers", P_N_LAYERS),
+    NEED_INT("hidden_size", P_D_MODEL),
+    NEED_INT("intermediate_size", P_D_FF),
+    NEED_INT("num_attention_heads", P_N_HEADS),
+    INT("num_key_value_heads", P_N_KV_HEADS),
+    INT("head_dim", P_HEAD_DIM),
+    INT("vocab_size", P_N_VOCAB),
+    INT_OR("max_position_embeddings", P_N_CTX, 2048),
+    REAL_OR("rms_norm_eps", P_NORM_EPS, 1e-6),
+    NAME_OR("hidden_act", P_ACT, TFM_ACT_SILU, activations),
+    BOOL_OR("tie_word_embeddings", P_TIED, 0),
+    INT("bos_token_id", P_BOS),
+    SPECIAL("eos_token_id", P_EOS),
+    SPECIAL("layer_types", P_LAYER_TYPES),
+    REAL_OR("rope_theta", P_ROPE_THETA, 1e4),
+    SPECIAL("rope_scaling", P_ROPE_OBJECT),
+    SPECIAL("rope_parameters", P_ROPE_OBJECT),
+    INT("original_max_position_embeddings", P_CTX_ORIG),
+    FIXED(P_ROPE_STYLE, TFM_ROPE_HALF),
+    FIXED(P_NORM_KIND, TFM_NORM_RMS),
+    FIXED(P_NORM_PLACE, TFM_PLACE_PRE),
+    FIXED(P_GATED, 1),
+    /* training, bookkeeping, and the generation defaults that older versions wrote here */
+    HARMLESS("model_type"), HARMLESS("architectures"), HARMLESS("auto_map"), HARMLESS("_name_or_path"),
+    HARMLESS("name_or_path"), HARMLESS("transformers_version"), HARMLESS("transformers.js_config"),
+    HARMLESS("torch_dtype"), HARMLESS("dtype"), HARMLESS("use_cache"), HARMLESS("cache_implementation"),
+    HARMLESS("_attn_implementation_autoset"), HARMLESS("attn_implementation"), HARMLESS("_attn_implementation"),
+    HARMLESS("initializer_range"), HARMLESS("attention_dropout"), HARMLESS("hidden_dropout"), HARMLESS("resid_pdrop"),
+    HARMLESS("embd_pdrop"), HARMLESS("pretraining_tp"), HARMLESS("pad_token_id"), HARMLESS("unk_token_id"),
+    HARMLESS("sep_token_id"), HARMLESS("is_llama_config"), HARMLESS("unsloth_version"), HARMLESS("unsloth_fixed"),
+    HARMLESS("tokenizer_class"), HARMLESS("id2label"), HARMLESS("label2id"), HARMLESS("num_labels"),
+    HARMLESS("return_dict"), HARMLESS("chunk_size_feed_forward"), HARMLESS("max_length"), HARMLESS("min_length"),
+    HARMLESS("num_beams"), HARMLESS("num_beam_groups"), HARMLESS("num_return_sequences"), HARMLESS("do_sample"),
+    HARMLESS("temperature"), HARMLESS("top_k"), HARMLESS("top_p"), HARMLESS("typical_p"),
+    HARMLESS("length_penalty"), HARMLESS("repetition_penalty"), HARMLESS("diversity_penalty"),
+    HARMLESS("no_repeat_ngram_size"), HARMLESS("encoder_no_repeat_ngram_size"),
+    END};
+
+static const name_row hf_names[] = {
+    {"@embed_tokens.weight", TFM_ROLE_EMBED, TAKE_ROWS},
+    {"@norm.weight", TFM_ROLE_OUT_NORM, TAKE_ROWS},
+    {"lm_head.weight", TFM_ROLE_HEAD, TAKE_ROWS},
+    {"language_model.lm_head.weight", TFM_ROLE_HEAD, TAKE_ROWS},
+    {"rope_scaling.short_factor", TFM_ROLE_ROPE_FACTORS, TAKE_ROWS},     /* lists of config.json, */
+    {"rope_scaling.long_factor", TFM_ROLE_ROPE_FACTORS_LONG, TAKE_ROWS}, /* presented as tensors */
+    {"@layers.#.input_layernorm.weight", TFM_ROLE_ATTN_NORM, TAKE_ROWS},
+    {"@layers.#.self_attn.q_proj.weight", TFM_ROLE_Q, TAKE_ROWS},
+    {"@layers.#.self_attn.k_proj.weight", TFM_ROLE_K, TAKE_ROWS},
+    {"@layers.#.self_attn.v_proj.weight", TFM_ROLE_V, TAKE_ROWS},
+    {"@layers.#.self_attn.o_proj.weight", TFM_ROLE_O, TAKE_ROWS},
+    {"@layers.#.self_attn.q_proj.bias", TFM_ROLE_Q_B, TAKE_ROWS},
+    {"@layers.#.self_attn.k_proj.bias", TFM_ROLE_K_B, TAKE_ROWS},
+    {"@layers.#.self_attn.v_proj.bias", TFM_ROLE_V_B, TAKE_ROWS},
+    {"@layers.#.self_attn.o_proj.bias", TFM_ROLE_O_B, TAKE_ROWS},
+    {"@layers.#.self_attn.q_norm.weight", TFM_ROLE_Q_NORM, TAKE_ROWS},
+    {"@layers.#.self_attn.k_norm.weight", TFM_ROLE_K_NORM, TAKE_ROWS},
+    {"@layers.#.post_attention_layernorm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+    {"@layers.#.mlp.gate_proj.weight", TFM_ROLE_GATE, TAKE_ROWS},
+    {"@layers.#.mlp.up_proj.weight", TFM_ROLE_UP, TAKE_ROWS},
+    {"@layers.#.mlp.down_proj.weight", TFM_ROLE_DOWN, TAKE_ROWS},
+    {"@layers.#.mlp.gate_proj.bias", TFM_ROLE_GATE_B, TAKE_ROWS},
+    {"@layers.#.mlp.up_proj.bias", TFM_ROLE_UP_B, TAKE_ROWS},
+    {"@layers.#.mlp.down_proj.bias", TFM_ROLE_DOWN_B, TAKE_ROWS},
+    NAMES_END};
+
+/* "" is what a model saved without its head has. */
+static const char *const hf_prefixes[] = {"model.", "language_model.model.", "model.language_model.", "", NULL};
+static const char *const hf_own[] = {"@", "lm_head.", "language_model.lm_head.", NULL};
+static const char *const hf_skip[] = {"*.rotary_emb.inv_freq", "*.rotary_emb.*_cached", NULL};
+
+/* ---- GGUF: WHAT ALL SHARE -------------------------------------------------------------------------------------- */
+
+static const rule gguf_rules[] = {
+    NEED_INT(".block_count", P_N_LAYERS),
+    NEED_INT(".context_length", P_N_CTX),
+    NEED_INT(".embedding_length", P_D_MODEL),
+    NEED_INT(".feed_forward_length", P_D_FF),
+    NEED_INT(".attention.head_count", P_N_HEADS),
+    INT(".attention.head_count_kv", P_N_KV_HEADS),
+    INT(".attention.key_length", P_HEAD_DIM),
+    INT(".attention.value_length", P_VALUE_DIM),
+    NEED_REAL(".attention.layer_norm_rms_epsilon", P_NORM_EPS),
+    INT(".vocab_size", P_N_VOCAB),
+    INT(".rope.dimension_count", P_ROPE_DIMS),
+    REAL_OR(".rope.freq_base", P_ROPE_THETA, 1e4),
+    NAME_OR(".rope.scaling.type", P_ROPE_SCALING, TFM_ROPE_LINEAR, gguf_rope_types),
+    REAL(".rope.scale_linear", P_ROPE_FACTOR),
+    REAL(".rope.scaling.factor", P_ROPE_FACTOR),
+    INT(".rope.scaling.original_context_length", P_ROPE_CTX_ORIG),
+    REAL(".rope.scaling.yarn_beta_slow", P_ROPE_SLOW),
+    REAL(".rope.scaling.yarn_beta_fast", P_ROPE_FAST),
+    FIXED(P_ROPE_STYLE, TFM_ROPE_HALF),
+    FIXED(P_NORM_KIND, TFM_NORM_RMS),
+    FIXED(P_NORM_PLACE, TFM_PLACE_PRE),
+    FIXED(P_GATED, 1),
+    FIXED(P_ACT, TFM_ACT_SILU),
+    HARMLESS(".rope.scaling.finetuned"), HARMLESS(".tensor_data_layout"),
+    END};
+
+static const name_row gguf_names[] = {
+    {"token_embd.weight", TFM_ROLE_EMBED, TAKE_ROWS},
+    {"output_norm.weight", TFM_ROLE_OUT_NORM, TAKE_ROWS},
+    {"output.weight", TFM_ROLE_HEAD, TAKE_ROWS},
+    {"rope_freqs.weight", TFM_ROLE_ROPE_FACTORS, TAKE_ROWS},
+    {"rope_factors_short.weight", TFM_ROLE_ROPE_FACTORS, TAKE_ROWS},
+    {"rope_factors_long.weight", TFM_ROLE_ROPE_FACTORS_LONG, TAKE_ROWS},
+    {"blk.#.attn_norm.weight", TFM_ROLE_ATTN_NORM, TAKE_ROWS},
+    {"blk.#.attn_q.weight", TFM_ROLE_Q, TAKE_ROWS},
+    {"blk.#.attn_k.weight", TFM_ROLE_K, TAKE_ROWS},
+    {"blk.#.attn_v.weight", TFM_ROLE_V, TAKE_ROWS},
+    {"blk.#.attn_output.weight", TFM_ROLE_O, TAKE_ROWS},
+    {"blk.#.attn_q.bias", TFM_ROLE_Q_B, TAKE_ROWS},
+    {"blk.#.attn_k.bias", TFM_ROLE_K_B, TAKE_ROWS},
+    {"blk.#.attn_v.bias", TFM_ROLE_V_B, TAKE_ROWS},
+    {"blk.#.attn_output.bias", TFM_ROLE_O_B, TAKE_ROWS},
+    {"blk.#.attn_q_norm.weight", TFM_ROLE_Q_NORM, TAKE_ROWS},
+    {"blk.#.attn_k_norm.weight", TFM_ROLE_K_NORM, TAKE_ROWS},
+    {"blk.#.post_attention_norm.weight", TFM_ROLE_ATTN_POST_NORM, TAKE_ROWS},
+    {"blk.#.ffn_norm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+    {"blk.#.post_ffw_norm.weight", TFM_ROLE_FFN_POST_NORM, TAKE_ROWS},
+    {"blk.#.ffn_gate.weight", TFM_ROLE_GATE, TAKE_ROWS},
+    {"blk.#.ffn_up.weight", TFM_ROLE_UP, TAKE_ROWS},
+    {"blk.#.ffn_down.weight", TFM_ROLE_DOWN, TAKE_ROWS},
+    {"blk.#.ffn_gate.bias", TFM_ROLE_GATE_B, TAKE_ROWS},
+    {"blk.#.ffn_up.bias", TFM_ROLE_UP_B, TAKE_ROWS},
+    {"blk.#.ffn_down.bias", TFM_ROLE_DOWN_B, TAKE_ROWS},
+    NAMES_END};
+
+static const char *const gguf_prefixes[] = {"", NULL};
+static const char *const gguf_own[] = {"blk.", "token_embd", "output", "rope_f", "position_embd", NULL};
+static const char *const gguf_skip[] = {"*.attn_rot_embd.weight", NULL};
+
+/* ---- FAMILIES -------------------------------------------------------------------------------------------------- */
+
+static const family decoder = {
+    "decoder", NULL,
+    {[FORM_HF] = {NULL, hf_rules, hf_names, hf_prefixes, hf_own, hf_skip},
+     [FORM_GGUF] = {NULL, gguf_rules, gguf_names, gguf_prefixes, gguf_own, gguf_skip}}};
+
+/* Llama 1, 2, 3 and the many of the same shape. */
+static const rule llama_hf[] = {
+    BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
+    BITS("mlp_bias", P_BIAS, BIAS_MLP),
+    INT_OR("bos_token_id", P_BOS, 1),
+    END};
+
+/* GGUF stores the q and k rows of this family (biases too) as interleaved pairs: undone here. Mistral is "llama". */
+static const rule llama_gguf[] = {
+    INT(".attention.sliding_window", P_WINDOW),
+    FIXED(P_WINDOW_RULE, WINDOW_ALL),
+    END};
+static const name_row llama_gguf_names[] = {
+    {"blk.#.attn_q.weight", TFM_ROLE_Q, TAKE_PAIRS_Q},
+    {"blk.#.attn_k.weight", TFM_ROLE_K, TAKE_PAIRS_K},
+    {"blk.#.attn_q.bias", TFM_ROLE_Q_B, TAKE_PAIRS_Q},
+    {"blk.#.attn_k.bias", TFM_ROLE_K_B, TAKE_PAIRS_K},
+    NAMES_END};
+
+/* llama2.c keeps pairs interleaved; so do we. The file says nothing beyond sizes. */
+static const rule llama2c_rules[] = {
+    FIXED(P_NORM_EPS, 1e-5),
+    FIXED(P_ROPE_THETA, 1e4),
+    FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED),
+    FIXED(P_NORM_KIND, TFM_NORM_RMS),
+    FIXED(P_NORM_PLACE, TFM_PLACE_PRE),
+    FIXED(P_GATED, 1),
+    FIXED(P_ACT, TFM_ACT_SILU),
+    FIXED(P_BOS, 1),
+    END};
+static const name_row llama2c_names[] = {
+    {"token_embedding", TFM_ROLE_EMBED, TAKE_ROWS},
+    {"final_norm", TFM_ROLE_OUT_NORM, TAKE_ROWS},
+    {"classifier", TFM_ROLE_HEAD, TAKE_ROWS},
+    {"attn_norm.#", TFM_ROLE_ATTN_NORM, TAKE_ROWS},
+    {"wq.#", TFM_ROLE_Q, TAKE_ROWS},
+    {"wk.#", TFM_ROLE_K, TAKE_ROWS},
+    {"wv.#", TFM_ROLE_V, TAKE_ROWS},
+    {"wo.#", TFM_ROLE_O, TAKE_ROWS},
+    {"ffn_norm.#", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+    {"w1.#", TFM_ROLE_GATE, TAKE_ROWS},
+    {"w2.#", TFM_ROLE_DOWN, TAKE_ROWS},
+    {"w3.#", TFM_ROLE_UP, TAKE_ROWS},
+    NAMES_END};
+static const char *const llama2c_own[] = {"", NULL};
+static const char *const llama2c_skip[] = {"rope_cos", "rope_sin", NULL};
+
+static const family llama = {
+    "llama", &decoder,
+    {[FORM_HF] = {"llama", llama_hf, NULL, NULL, NULL, NULL},
+     [FORM_GGUF] = {"llama", llama_gguf, llama_gguf_names, NULL, NULL, NULL},
+     [FORM_LLAMA2C] = {"llama2c", llama2c_rules, llama2c_names, gguf_prefixes, llama2c_own, llama2c_skip}}};
+
+/* Every layer has the window, or none. */
+static const rule mistral_hf[] = {
+    INT_OR("max_position_embeddings", P_N_CTX, 131072),
+    INT_OR_OFF("sliding_window", P_WINDOW, 4096),
+    INT_OR("bos_token_id", P_BOS, 1),
+    FIXED(P_WINDOW_RULE, WINDOW_ALL),
+    END};
+
+static const family mistral = {
+    "mistral", &decoder, {[FORM_HF] = {"mistral", mistral_hf, NULL, NULL, NULL, NULL}}};
+
+/* q, k and v have biases that no key announces; layers from max_window_layers on have a window if it is switched on. */
+static const rule qwen2_hf[] = {
+    INT_OR("max_position_embeddings", P_N_CTX, 32768),
+    INT_OR_OFF("sliding_window", P_WINDOW, 4096),
+    BOOL_OR("use_sliding_window", P_WINDOW_ON, 0),
+    INT_OR("max_window_layers", P_WINDOW_FIRST, 28),
+    FIXED(P_WINDOW_RULE, WINDOW_FROM),
+    FIXED(P_BIAS, BIAS_QKV),
+    END};
+
+static const family qwen2 = {
+    "qwen2", &decoder,
+    {[FORM_HF] = {"qwen2", qwen2_hf, NULL, NULL, NULL, NULL}, [FORM_GGUF] = {"qwen2", NULL, NULL, NULL, NULL, NULL}}};
+
+/* RMS norms on q and k, per head; head_dim is 128 unless the file says so. */
+static const rule qwen3_hf[] = {
+    INT_OR("max_position_embeddings", P_N_CTX, 32768),
+    INT_OR("head_dim", P_HEAD_DIM, 128),
+    INT_OR_OFF("sliding_window", P_WINDOW, 4096),
+    BOOL_OR("use_sliding_window", P_WINDOW_ON, 0),
+    INT_OR("max_window_layers", P_WINDOW_FIRST, 28),
+    BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
+    FIXED(P_WINDOW_RULE, WINDOW_FROM),
+    FIXED(P_QK_NORM, TFM_QKNORM_HEAD),
+    END};
+static const rule qwen3_gguf[] = {
+    FIXED(P_QK_NORM, TFM_QKNORM_HEAD),
+    END};
+
+static const family qwen3 = {
+    "qwen3", &decoder,
+    {[FORM_HF] = {"qwen3", qwen3_hf, NULL, NULL, NULL, NULL},
+     [FORM_GGUF] = {"qwen3", qwen3_gguf, NULL, NULL, NULL, NULL}}};
+
+/* Norms multiply by 1 + w (GGUF has the 1 folded in), embeddings by sqrt(d_model); GeGLU; tied. */
+static const rule gemma_hf[] = {
+    INT_OR("max_position_embeddings", P_N_CTX, 8192),
+    INT_OR("head_dim", P_HEAD_DIM, 256),
+    NAME_OR("hidden_act", P_ACT, TFM_ACT_GELU_TANH, gemma_activations),
+    NAME("hidden_activation", P_ACT, gemma_activations),
+    BOOL_OR("tie_word_embeddings", P_TIED, 1),
+    INT_OR("bos_token_id", P_BOS, 2),
+    FIXED(P_NORM_OFFSET, 1),
+    FIXED(P_EMBED_SQRT, 1),
+    END};
+static const rule gemma_gguf[] = {
+    FIXED(P_ACT, TFM_ACT_GELU_TANH),
+    FIXED(P_EMBED_SQRT, 1),
+    END};
+
+static const family gemma = {
+    "gemma", &decoder,
+    {[FORM_HF] = {"gemma", gemma_hf, NULL, NULL, NULL, NULL},
+     [FORM_GGUF] = {"gemma", gemma_gguf, NULL, NULL, NULL, NULL}}};
+
+/* Sandwich norms, two soft-caps, a query scalar, a window on every other layer. */
+static const rule gemma2_hf[] = {
+    NAME_OR("hidden_activation", P_ACT, TFM_ACT_GELU_TANH, gemma_activations),
+    HARMLESS("hidden_act"),
+    INT_OR("query_pre_attn_scalar", P_QUERY_SCALAR, 256),
+    REAL_OR_OFF("attn_logit_softcapping", P_ATTN_SOFTCAP, 50),
+    REAL_OR_OFF("final_logit_softcapping", P_LOGIT_SOFTCAP, 30),
+    INT_OR_OFF("sliding_window", P_WINDOW, 4096),
+    HARMLESS("sliding_window_size"),
+    FIXED(P_WINDOW_RULE, WINDOW_PERIOD),
+    FIXED(P_WINDOW_PERIOD, 2),
+    FIXED(P_NORM_PLACE, TFM_PLACE_SANDWICH),
+    END};
+static const name_row gemma2_hf_names[] = {
+    {"@layers.#.post_attention_layernorm.weight", TFM_ROLE_ATTN_POST_NORM, TAKE_ROWS},
+    {"@layers.#.pre_feedforward_layernorm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+    {"@layers.#.post_feedforward_layernorm.weight", TFM_ROLE_FFN_POST_NORM, TAKE_ROWS},
+    NAMES_END};
+static const rule gemma2_gguf[] = { /* the query scalar is no key: only the 27B's is not head_dim */
+    FIXED(P_QUERY_WIDE_LAYERS, 46),
+    REAL_OR(".attn_logit_softcapping", P_ATTN_SOFTCAP, 50),
+    REAL_OR(".final_logit_softcapping", P_LOGIT_SOFTCAP, 30),
+    INT_OR(".attention.sliding_window", P_WINDOW, 4096),
+    FIXED(P_WINDOW_RULE, WINDOW_PERIOD),
+    FIXED(P_WINDOW_PERIOD, 2),
+    FIXED(P_NORM_PLACE, TFM_PLACE_SANDWICH),
+    END};
+
+static const family gemma2 = {
+    "gemma2", &gemma,
+    {[FORM_HF] = {"gemma2", gemma2_hf, gemma2_hf_names, NULL, NULL, NULL},
+     [FORM_GGUF] = {"gemma2", gemma2_gguf, NULL, NULL, NULL, NULL}}};
+
+/* QK-norm instead of the attention cap (its key stays in the config and is not applied); five windows to one full
+ * layer, each kind with its own theta, scaling on the full ones alone. Published text_configs leave out what equals the
+ * class's defaults, sizes too. */
+static const rule gemma3_hf[] = {
+    INT_OR("vocab_size", P_N_VOCAB, 262208),
+    INT_OR("num_attention_heads", P_N_HEADS, 8),
+    INT_OR("num_key_value_heads", P_N_KV_HEADS, 4),
+    INT_OR("max_position_embeddings", P_N_CTX, 131072),
+    HARMLESS("attn_logit_softcapping"),
+    REAL("final_logit_softcapping", P_LOGIT_SOFTCAP),
+    INT_OR("sliding_window_pattern", P_WINDOW_PERIOD, 6),
+    INT("_sliding_window_pattern", P_WINDOW_PERIOD),
+    REAL_OR("rope_theta", P_ROPE_THETA, 1e6),
+    REAL_OR("rope_local_base_freq", P_ROPE_LOCAL_THETA, 1e4),
+    FIXED(P_ATTN_SOFTCAP, 0),
+    FIXED(P_LOGIT_SOFTCAP, 0),
+    FIXED(P_QK_NORM, TFM_QKNORM_HEAD),
+    END};
+static const rule gemma3_gguf[] = {
+    FIXED(P_QUERY_WIDE_LAYERS, 62),
+    HARMLESS(".attn_logit_softcapping"),
+    REAL(".final_logit_softcapping", P_LOGIT_SOFTCAP),
+    NEED_INT(".attention.sliding_window", P_WINDOW),
+    INT_OR(".attention.sliding_window_pattern", P_WINDOW_PERIOD, 6),
+    REAL_OR(".rope.freq_base", P_ROPE_THETA, 1e6),
+    REAL_OR(".rope.freq_base_swa", P_ROPE_LOCAL_THETA, 1e4),
+    FIXED(P_ATTN_SOFTCAP, 0),
+    FIXED(P_LOGIT_SOFTCAP, 0),
+    FIXED(P_QK_NORM, TFM_QKNORM_HEAD),
+    END};
+
+static const family gemma3 = {
+    "gemma3", &gemma2,
+    {[FORM_HF] = {"gemma3_text gemma3", gemma3_hf, NULL, NULL, NULL, NULL},
+     [FORM_GGUF] = {"gemma3", gemma3_gguf, NULL, NULL, NULL, NULL}}};
+
+static const family *const families[] = {&llama, &mistral, &qwen2, &qwen3, &gemma, &gemma2, &gemma3};
+enum { N_FAMILIES = sizeof families / sizeof families[0] };
+
+/* ---- LOOKING UP ------------------------------------------------------------------------------------------------ */
+
+static int is_word_of(const char *words, const char *word) {
+    size_t n = strlen(word);
+    for (const char *at = words; at && n; at = strchr(at, ' ')) {
+        at += *at == ' ';
+        if (!strncmp(at, word, n) && (at[n] == 0 || at[n] == ' ')) return 1;
+    }
+    return 0;
+}
+
+const family *family_find(source_form form, const char *name) {
+    for (int i = 0; i < N_FAMILIES; i++)
+        if (is_word_of(families[i]->form[form].names_of, name)) return families[i];
+    return NULL;
+}
+
+const char *family_list(source_form form, char *buf, size_t size) {
+    size_t used = 0;
+    buf[0] = 0;
+    for (int i = 0; i < N_FAMILIES; i++) {
+        const char *names = families[i]->form[form].names_of;
+        if (!names || used >= size) continue;
+        int n = snprintf(buf + used, size - used, "%s%s", used ? " " : "", names);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    return buf;
+}
+
+static int is_last(const rule *r) { return !r->key && r->kind != RULE_FIXED; }
+
+const rule *family_rule(const family *f, source_form form, const char *key) {
+    for (; f; f = f->base)
+        for (const rule *r = f->form[form].rules; r && !is_last(r); r++)
+            if (r->key && !strcmp(r->key, key)) return r;
+    return NULL;
+}
+
+void family_defaults(const family *f, source_form form, value_set *set) {
+    if (f->base) family_defaults(f->base, form, set);
+    for (const rule *r = f->form[form].rules; r && !is_last(r); r++) {
+        if (r->kind != RULE_FIXED && !(r->flags & RULE_DEFAULT)) continue;
+        set->v[r->param] = r->value;
+        set->given[r->param] = GIVEN_DEFAULT;
+    }
+}
+
+const char *family_missing(const family *f, source_form form, const value_set *set) {
+    for (const family *at = f; at; at = at->base)
+        for (const rule *r = at->form[form].rules; r && !is_last(r); r++)
+            if ((r->flags & RULE_REQUIRED) && set->given[r->param] != GIVEN_FILE && family_rule(f, form, r->key) == r)
+                return r->key;
+    return NULL;
+}
+
+const name_row *family_name(const family *f, source_form form, int role, int i) {
+    for (; f; f = f->base) {
+        int here = 0;
+        for (const name_row *n = f->form[form].names; n && n->pattern; n++)
+            if (n->role == role && here++ == i) return n;
+        if (here) return NULL;
+    }
+    return NULL;
+}
+
+const char *const *family_prefixes(const family *f, source_form form) {
+    while (f->base && !f->form[form].prefixes) f = f->base;
+    return f->form[form].prefixes;
+}
+
+int family_owns(const family *f, source_form form, const char *prefix, const char *name) {
+    while (f->base && !f->form[form].own) f = f->base;
+    for (const char *const *own = f->form[form].own; own && *own; own++) {
+        const char *start = strcmp(*own, "@") ? *own : prefix;
+        if (!strncmp(name, start, strlen(start))) return 1;
+    }
+    return 0;
+}
+
+/* Whether text is pattern, whose '*' stand for anything. */
+static int matches(const char *pattern, const char *text) {
+    const char *star = NULL, *again = NULL;
+    while (*text) {
+        if (*pattern == '*') {
+            star = ++pattern;
+            again = text;
+        } else if (*pattern == *text) {
+            pattern++;
+            text++;
+        } else if (star) {
+            pattern = star;
+            text = ++again;
+        } else {
+            return 0;
+        }
+    }
+    while (*pattern == '*') pattern++;
+    return *pattern == 0;
+}
+
+int family_skips(const family *f, source_form form, const char *name) {
+    for (; f; f = f->base)
+        for (const char *const *skip = f->form[form].skip; skip && *skip; skip++)
+            if (matches(*skip, name)) return 1;
+    return 0;
+}
+
+const char *family_format(const char *pattern, const char *prefix, int layer, char *buf, size_t size) {
+    size_t used = 0;
+    for (const char *p = pattern; *p && used + 1 < size; p++) {
+        int n = 1;
+        if (*p == '@') n = snprintf(buf + used, size - used, "%s", prefix);
+        else if (*p == '#') n = snprintf(buf + used, size - used, "%d", layer);
+        else buf[used] = *p;
+        used += n > 0 ? (size_t)n : 0;
+    }
+    buf[used < size ? used : size - 1] = 0;
+    return buf;
+}

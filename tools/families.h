@@ -1,0 +1,147 @@
+/* families.h - what is known of model families, as data. The only place in the repository that knows their names.
+ *
+ * A family is a row of `families`: how its checkpoints are recognised, which keys of their configuration mean what
+ * (rules), and which tensors play which role (names), once for Hugging Face directories and once for GGUF. A family
+ * may derive from another: its own rules and names come first, the rest is the other's. A new family of known parts is
+ * a row there and the few rules and names that differ; see the end of families.c.
+ *
+ * Rules put numbers into a value_set. describe.c makes a tfm_config of them, the same way for every family and source.
+ */
+#ifndef TOOLS_FAMILIES_H
+#define TOOLS_FAMILIES_H
+
+#include "base.h"
+
+/* ---- VALUES ---------------------------------------------------------------------------------------------------- */
+
+/* What a checkpoint can say about its model. Integers up to 2^31 and real numbers alike are held as double. */
+typedef enum param {
+    P_NONE,                 /* the key is known to change nothing in inference */
+    /* sizes */
+    P_N_LAYERS, P_D_MODEL, P_N_VOCAB, P_N_CTX, P_D_FF, P_N_HEADS, P_N_KV_HEADS,
+    P_HEAD_DIM,             /* absent: d_model / n_heads */
+    P_VALUE_DIM,            /* must be head_dim */
+    /* parts */
+    P_NORM_KIND, P_NORM_EPS, P_NORM_OFFSET, P_NORM_PLACE, P_QK_NORM, P_ACT, P_GATED,
+    P_BIAS,                 /* TFM_BIAS_ bits */
+    P_QUERY_SCALAR,         /* scores are multiplied by its ^-1/2; absent: head_dim */
+    P_QUERY_WIDE_LAYERS,    /* a model of so many layers has query scalar d_model / n_heads */
+    P_ATTN_SOFTCAP, P_LOGIT_SOFTCAP,
+    P_EMBED_SQRT,           /* 1: embeddings are multiplied by sqrt(d_model) */
+    P_TIED, P_BOS,
+    /* windows */
+    P_WINDOW, P_WINDOW_ON, P_WINDOW_RULE,
+    P_WINDOW_PERIOD,        /* WINDOW_PERIOD: every so many-th layer sees everything */
+    P_WINDOW_FIRST,         /* WINDOW_FROM: the first layer with a window */
+    P_LAYER_TYPES,          /* a list: see arch.window_layer */
+    P_EOS,                  /* an id or a list: see arch.eos */
+    /* RoPE */
+    P_ROPE_STYLE, P_ROPE_DIMS, P_ROPE_THETA, P_ROPE_LOCAL_THETA,
+    P_ROPE_OBJECT,          /* an object with the keys of rope_rules, or such objects by layer type */
+    P_ROPE_SCALING, P_ROPE_FACTOR, P_ROPE_LOW, P_ROPE_HIGH, P_ROPE_SLOW, P_ROPE_FAST,
+    P_ROPE_ATTN_FACTOR, P_ROPE_MSCALE, P_ROPE_MSCALE_ALL, P_ROPE_TRUNCATE,
+    P_ROPE_CTX_ORIG,        /* beside the other RoPE values */
+    P_CTX_ORIG,             /* at the top of the configuration, where it wins */
+    P_ROPE_SHORT, P_ROPE_LONG, /* lists of factors: see arch.factors */
+    P_COUNT
+} param;
+
+typedef struct value_set {
+    double v[P_COUNT];
+    unsigned char given[P_COUNT]; /* 0 absent, 1 the family's default, 2 from the file */
+} value_set;
+
+enum { GIVEN_DEFAULT = 1, GIVEN_FILE = 2 };
+
+/* Values of P_WINDOW_RULE: which layers have the window, where the checkpoint does not list them. */
+enum { WINDOW_NEVER, WINDOW_ALL, WINDOW_PERIOD, WINDOW_FROM };
+
+/* ---- RULES ----------------------------------------------------------------------------------------------------- */
+
+typedef enum rule_kind {
+    RULE_FIXED,             /* no key: the family has this value */
+    RULE_INT, RULE_REAL, RULE_BOOL,
+    RULE_BITS,              /* true adds the bits of `value` */
+    RULE_NAME,              /* one of `names` */
+    RULE_SPECIAL            /* a list or an object, by its param */
+} rule_kind;
+
+enum {
+    RULE_REQUIRED = 1,
+    RULE_DEFAULT = 2,       /* `value` if the key is absent */
+    RULE_NULL_IS_OFF = 4    /* null is 0, not the default */
+};
+
+typedef struct named_value {
+    const char *name;
+    int value;
+} named_value;
+
+typedef struct rule {
+    const char *key;        /* in config.json; in GGUF what follows the architecture's name: ".block_count" */
+    unsigned char param, kind, flags;
+    double value;           /* of a default or RULE_FIXED; bits */
+    const named_value *names;
+} rule;
+
+/* The keys inside rope_scaling and rope_parameters. Ends with an empty row, as all tables of rules do. */
+extern const rule rope_rules[];
+
+/* ---- NAMES ----------------------------------------------------------------------------------------------------- */
+
+/* How rows of a tensor are taken from the source. */
+typedef enum name_take {
+    TAKE_ROWS,              /* as they are */
+    TAKE_PAIRS_Q,           /* per head, rows (0, d/2, 1, d/2 + 1 ...) are brought into the order 0, 1, 2 ... */
+    TAKE_PAIRS_K            /* the same with n_kv_heads */
+} name_take;
+
+/* pattern: '@' is the prefix of the model's own tensors, '#' the layer. Several rows may serve one role; the first
+ * that the checkpoint holds is taken. */
+typedef struct name_row {
+    const char *pattern;
+    unsigned char role, take;
+} name_row;
+
+/* ---- FAMILIES -------------------------------------------------------------------------------------------------- */
+
+typedef enum source_form { FORM_HF, FORM_GGUF, FORM_LLAMA2C, FORM_COUNT } source_form;
+
+typedef struct form_tables {
+    const char *names_of;           /* model_type or general.architecture values, separated by blanks */
+    const rule *rules;
+    const name_row *names;
+    const char *const *prefixes;    /* what '@' may stand for */
+    const char *const *own;         /* tensors that begin so are the model's: an unknown one is an error */
+    const char *const *skip;        /* tensors of the model that hold no weights, '*' = anything */
+} form_tables;
+
+typedef struct family {
+    const char *name;
+    const struct family *base;
+    form_tables form[FORM_COUNT];
+} family;
+
+/* The family of a model_type (or GGUF architecture); NULL: unknown. */
+const family *family_find(source_form form, const char *name);
+/* "gemma, gemma2, ..." for messages. */
+const char *family_list(source_form form, char *buf, size_t size);
+
+/* The family's rule for a key, the most derived one; NULL: unknown. */
+const rule *family_rule(const family *f, source_form form, const char *key);
+/* Sets what the family says before the file is read. */
+void family_defaults(const family *f, source_form form, value_set *set);
+/* A required key that neither the file nor a default gave; NULL: none is missing. */
+const char *family_missing(const family *f, source_form form, const value_set *set);
+
+/* The rows of a role: the i-th of the most derived table that has it; NULL past the end. */
+const name_row *family_name(const family *f, source_form form, int role, int i);
+const char *const *family_prefixes(const family *f, source_form form);
+/* Whether an unused tensor is the model's own, and whether it is known to be harmless. */
+int family_owns(const family *f, source_form form, const char *prefix, const char *name);
+int family_skips(const family *f, source_form form, const char *name);
+
+/* pattern with prefix and layer filled in. Returns buf; a name that does not fit is cut, so it is not found. */
+const char *family_format(const char *pattern, const char *prefix, int layer, char *buf, size_t size);
+
+#endif

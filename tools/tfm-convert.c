@@ -1,0 +1,118 @@
+/* tfm-convert - a checkpoint (Hugging Face directory, GGUF, llama2.c .bin) becomes a .tfm file.
+ *
+ * This is the shell around convert.c: options, files, progress. The file appears whole or not at all.
+ */
+#include <string.h>
+
+#include "convert.h"
+
+enum { MAX_ALLOWED = 32 };
+
+static const char *const type_names[] = {"source", "f32", "f16", "bf16", "q8_0", NULL};
+static int type, vocab_only;
+static const char *tokenizer_path, *allowed;
+
+static const cli_option option_rows[] = {
+    CLI_CHOICE(0, "type", "T", &type, type_names, NULL, "type of the matrices; source keeps each as it is", NULL),
+    CLI_FLAG(0, "vocab-only", &vocab_only, "convert the tokenizer alone; SRC may be a bare tokenizer file"),
+    CLI_STRING(0, "tokenizer", "FILE", &tokenizer_path, "the checkpoint's own; tokenizer.bin beside a llama2.c model",
+               "tokenizer.json, tokenizer.model, tokenizer.bin or a GGUF to take the tokenizer from", NULL),
+    CLI_STRING(0, "allow-unknown", "KEY,...", &allowed, "", "keys of the configuration that may be ignored", NULL),
+    CLI_END
+};
+static const char *const arg_names[] = {"SRC", "OUT.tfm"};
+static const cli command_line = {
+    "tfm-convert", "[--type T] [--vocab-only] [--tokenizer FILE] SRC OUT.tfm",
+    "SRC: a Hugging Face directory (config.json, safetensors, tokenizer files), a GGUF file, or a llama2.c .bin.",
+    option_rows, 2, 2, arg_names
+};
+
+/* "a,b" -> keys; the text is cut in place. Returns their number, -1 if there are too many. */
+static int split_keys(char *text, const char **keys) {
+    int n = 0;
+    for (char *at = text; at; n++) {
+        char *comma = strchr(at, ',');
+        if (n == MAX_ALLOWED) return -1;
+        keys[n] = at;
+        if (comma) *comma++ = 0;
+        at = comma;
+    }
+    return n;
+}
+
+static void on_progress(void *user, uint64_t done, uint64_t total) { progress_update(user, done, total); }
+
+/* llama2.c keeps its tokenizer in a file beside the model: its path if there is one, else NULL. */
+static const char *tokenizer_beside(const char *path, arena *mem) {
+    const char *slash = strrchr(path, '/');
+    size_t n = slash ? (size_t)(slash - path) + 1 : 0;
+    const char *beside = arena_printf(mem, "%.*stokenizer.bin", (int)n, path);
+    return beside && path_kind(beside) == PATH_FILE ? beside : NULL;
+}
+
+static int run_directory(const char *path, sink *out, const convert_options *o, tfm_error *err) {
+    source_dir dir;
+    int code = dir_open_local(&dir, path, err);
+    if (code) return code;
+    code = convert_directory(&dir, out, o, err);
+    dir_close_local(&dir);
+    return code;
+}
+
+static int run_file(const char *path, sink *out, const convert_options *o, tfm_error *err) {
+    source src;
+    int code = source_open_file(&src, path, err);
+    if (code) return code;
+    code = convert_file(&src, out, o, err);
+    source_close_file(&src);
+    return code;
+}
+
+/* The sources are open before the output, so that it cannot be one of them. */
+static int run(const char *src, const char *out_path, convert_options *o, arena *mem, tfm_error *err) {
+    source tokenizer;
+    sink out;
+    int directory = path_kind(src) == PATH_DIRECTORY, code;
+    if (path_same_file(src, out_path)) return tool_fail(err, TFM_ERR_ARG, "%s: is the source itself", out_path);
+    if (!tokenizer_path && !directory && !vocab_only) tokenizer_path = tokenizer_beside(src, mem);
+    if (tokenizer_path) {
+        code = source_open_file(&tokenizer, tokenizer_path, err);
+        if (code) return code;
+        o->tokenizer = &tokenizer;
+    }
+    code = sink_open_file(&out, out_path, err);
+    if (!code) {
+        code = directory ? run_directory(src, &out, o, err) : run_file(src, &out, o, err);
+        if (!code) code = sink_commit(&out, err);
+        if (code) sink_discard(&out);
+    }
+    if (tokenizer_path) source_close_file(&tokenizer);
+    return code;
+}
+
+int main(int argc, char **argv) {
+    const char *args[2], *keys[MAX_ALLOWED];
+    progress bar;
+    arena mem = {NULL, 0, 0, 0};
+    tfm_error err;
+    convert_options o;
+    program_start(&argc, &argv);
+    int status = cli_parse(&command_line, argc, argv, args, NULL);
+    if (status != CLI_GO_ON) return program_end(status);
+    memset(&o, 0, sizeof o);
+    o.type = convert_type(type_names[type]);
+    o.vocab_only = vocab_only;
+    o.allow_unknown = keys;
+    if (allowed) {
+        int n = split_keys(arena_strdup(&mem, allowed), keys);
+        if (n < 0) return cli_wrong(&command_line, "--allow-unknown: more than %d keys", MAX_ALLOWED);
+        o.n_allow_unknown = (size_t)n;
+    }
+    progress_begin(&bar, "converting", 1);
+    o.user = &bar;
+    o.progress = on_progress;
+    int code = run(args[0], args[1], &o, &mem, &err);
+    progress_end(&bar);
+    arena_free(&mem);
+    return program_end(code ? tool_error("%s", err.msg) : 0);
+}

@@ -1,0 +1,403 @@
+/* tfm-inspect - what is in a .tfm file: the path a token takes through the model in words, every field of the
+ * description, the tensors, the memory a session needs, and the speed that a memory bandwidth allows.
+ *
+ * Fields and their values are printed over the tables of the library (tfm_config_fields, tfm_block_fields), so a field
+ * that is new in the header appears here by itself. Only the path in words knows what the fields mean.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run.h"
+
+static run_options options = RUN_FAST;
+static const char *tensor_name, *out_path;
+static double bandwidth;
+static int json, verify;
+
+static const cli_option option_rows[] = {
+    CLI_GROUP("What to show"),
+    CLI_FLAG(0, "json", &json, "print one JSON object"),
+    CLI_REAL(0, "bandwidth", "GB/s", &bandwidth, 0.001, 1e6, "", "show the tokens/s that this bandwidth allows", NULL),
+    CLI_STRING(0, "tensor", "NAME", &tensor_name, NULL, "write one tensor as float32, row by row ...", NULL),
+    CLI_STRING(0, "out", "FILE", &out_path, NULL, "... into this file", NULL),
+    CLI_FLAG(0, "verify", &verify, "check the hashes of the tokenizer and of every tensor"),
+    RUN_OPTION_ROWS(options, "the model's, at most 4096"),
+    CLI_END
+};
+static const char *const arg_names[] = { "MODEL" };
+static const cli command_line = {
+    "tfm-inspect", "MODEL [--json] [-c CTX] [--kv TYPE] [--bandwidth GB/s] [--tensor NAME --out FILE] [--verify]",
+    "Shows what a .tfm file holds and what running it takes.", option_rows, 1, 1, arg_names
+};
+
+typedef struct memory {
+    uint64_t file, parameters, per_token, tied_saved;
+    size_t kv, session;
+} memory;
+
+static int measure_memory(const run *r, memory *m)
+{
+    tfm_error err;
+    const tfm_tensor embed = tfm_model_tensor(r->model, -1, TFM_ROLE_EMBED);
+    source file;
+    memset(m, 0, sizeof *m);
+    if (source_open_file(&file, r->path, &err)) return run_error(r, &err);
+    m->file = file.size;
+    source_close_file(&file);
+    if (r->config->n_layers == 0) return CLI_GO_ON;
+    m->parameters = model_parameters(r->model);
+    m->per_token = model_bytes_per_token(r->model);
+    if (r->config->tied) m->tied_saved = tfm_tensor_bytes(embed.type, embed.layout, embed.rows, embed.cols);
+    if (tfm_session_kv_bytes(r->model, &r->setup, &m->kv, &err)) return run_error(r, &err);
+    if (tfm_session_size(r->model, &r->setup, &m->session, &err)) return run_error(r, &err);
+    return CLI_GO_ON;
+}
+
+/* Tokens per second if nothing but reading weights (and at the context's end the whole cache) took time. */
+static double tokens_per_s(uint64_t bytes)
+{
+    return bandwidth * 1e9 / (double)bytes;
+}
+
+/* ---- FIELDS ---------------------------------------------------------------------------------------------------- */
+
+static int32_t field_int(const void *base, const tfm_field *f, uint32_t i)
+{
+    int32_t value;
+    memcpy(&value, (const char *)base + f->offset + 4 * i, 4);
+    return value;
+}
+
+static double field_real(const void *base, const tfm_field *f)
+{
+    float value;
+    memcpy(&value, (const char *)base + f->offset, 4);
+    return (double)value;
+}
+
+/* How many elements of an array field are in use: the field n_NAME says so. */
+static uint32_t field_used(const void *base, const tfm_field *f, const tfm_field *fields, int n)
+{
+    int i;
+    for (i = 0; i < n; i++)
+        if (strncmp(fields[i].name, "n_", 2) == 0 && strcmp(fields[i].name + 2, f->name) == 0)
+            return (uint32_t)field_int(base, &fields[i], 0);
+    return f->count;
+}
+
+/* {"name": value, ...} of all fields that are not zero: absent, or the default. */
+static void json_fields(const void *base, const tfm_field *fields, int n)
+{
+    int i, shown = 0;
+    printf("{");
+    for (i = 0; i < n; i++) {
+        const tfm_field *f = &fields[i];
+        const char *name = tfm_field_value_name(f->name, field_int(base, f, 0));
+        const uint32_t count = f->kind == 3 ? field_used(base, f, fields, n) : 1;
+        uint32_t k;
+        if (f->kind != 3 && field_int(base, f, 0) == 0) continue;
+        printf("%s\"%s\": ", shown++ ? ", " : "", f->name);
+        if (f->kind == 2) printf("%.9g", field_real(base, f));
+        else if (f->kind == 1 && name) printf("\"%s\"", name);
+        else if (f->kind == 1) printf("%d", (int)field_int(base, f, 0));
+        else {
+            printf("[");
+            for (k = 0; k < count; k++) printf("%s%d", k ? ", " : "", (int)field_int(base, f, k));
+            printf("]");
+        }
+    }
+    printf("}");
+}
+
+/* ---- WORDS ----------------------------------------------------------------------------------------------------- */
+
+static const char *value_name(const char *field, int32_t value)
+{
+    const char *name = tfm_field_value_name(field, value);
+    return name ? name : "?";
+}
+
+static void print_norm(const char *what, int32_t kind, float eps, float offset, int no_weight)
+{
+    printf("    %-22s%s norm, eps %g", what, value_name("norm_kind", kind), (double)eps);
+    if (no_weight) printf(", no weight");
+    else if (offset != 0) printf(", weight %g + w", (double)offset);
+    printf("\n");
+}
+
+static void print_rope(const tfm_block *b)
+{
+    const int32_t dims = b->rope_dims ? b->rope_dims : b->head_dim;
+    if (b->rope_style == TFM_ROPE_NONE) return;
+    printf("    %-22sRoPE %s, theta %g", "rotate q, k", value_name("rope_style", b->rope_style), (double)b->rope_theta);
+    if (dims < b->head_dim) printf(", %d of %d dimensions", (int)dims, (int)b->head_dim);
+    if (b->rope_scaling != TFM_ROPE_PLAIN) printf(", %s", value_name("rope_scaling", b->rope_scaling));
+    if (b->rope_factor != 0) printf(" x %g", (double)b->rope_factor);
+    if (b->rope_ctx_orig) printf(" from %d positions", (int)b->rope_ctx_orig);
+    printf("\n");
+}
+
+static void print_attention(const tfm_block *b, int32_t d_model)
+{
+    const int qkv_bias = b->bias & (TFM_BIAS_Q | TFM_BIAS_K | TFM_BIAS_V);
+    const double scale = b->attn_scale != 0 ? (double)b->attn_scale : 1 / sqrt((double)b->head_dim);
+    printf("    %-22s%d -> %d heads, %d key-value head%s of %d%s\n", "q, k, v", (int)d_model, (int)b->n_heads,
+           (int)b->n_kv_heads, b->n_kv_heads == 1 ? "" : "s", (int)b->head_dim, qkv_bias ? ", bias" : "");
+    if (b->qk_norm) {
+        char what[40];
+        snprintf(what, sizeof what, "q, k %s", value_name("qk_norm", b->qk_norm));
+        print_norm(what, b->qk_norm_kind, b->qk_norm_eps, b->qk_norm_offset, 0);
+    }
+    print_rope(b);
+    printf("    %-22s%s, scale %.6g", "attention", value_name("mask", b->mask), scale);
+    if (b->attn_softcap != 0) printf(", soft-cap %g", (double)b->attn_softcap);
+    if (b->window) printf(", window %d", (int)b->window);
+    printf("\n    %-22s%d -> %d%s\n", "out", (int)(b->n_heads * b->head_dim), (int)d_model,
+           b->bias & TFM_BIAS_O ? ", bias" : "");
+}
+
+static void print_feed_forward(const tfm_block *b, int32_t d_model)
+{
+    const int biased = b->bias & (TFM_BIAS_GATE | TFM_BIAS_UP | TFM_BIAS_DOWN);
+    const char *act = value_name("ffn_act", b->ffn_act);
+    printf("    %-22s%d -> %d -> %d, ", "feed-forward", (int)d_model, (int)b->d_ff, (int)d_model);
+    if (b->ffn_gated) printf("down(%s(gate x) * up x)", act);
+    else printf("down(%s(up x))", act);
+    printf("%s\n", biased ? ", bias" : "");
+}
+
+static void print_add(const tfm_block *b)
+{
+    printf("    %-22sx += branch", "");
+    if (b->residual_scale != 0 && b->residual_scale != 1) printf(" * %g", (double)b->residual_scale);
+    printf("\n");
+}
+
+/* One layer in the order of computation. */
+static void print_block(const tfm_block *b, int32_t d_model)
+{
+    const int before = b->norm_place == TFM_PLACE_PRE || b->norm_place == TFM_PLACE_SANDWICH;
+    const int inside = b->norm_place == TFM_PLACE_POST_BRANCH || b->norm_place == TFM_PLACE_SANDWICH;
+    const int after = b->norm_place == TFM_PLACE_POST_ADD, parallel = b->residual != TFM_RESIDUAL_SEQUENTIAL;
+    int half;
+    for (half = 0; half < 2; half++) {
+        const int own_norm = half == 0 || b->residual != TFM_RESIDUAL_PARALLEL_1;
+        if (before && own_norm) print_norm("norm", b->norm_kind, b->norm_eps, b->norm_offset, b->norm_no_weight);
+        if (half == 0) print_attention(b, d_model);
+        else print_feed_forward(b, d_model);
+        if (inside) print_norm("norm of the branch", b->norm_kind, b->norm_eps, b->norm_offset, b->norm_no_weight);
+        if (half == 1 || !parallel) print_add(b);
+        if (after) print_norm("norm of the sum", b->norm_kind, b->norm_eps, b->norm_offset, b->norm_no_weight);
+    }
+    if (parallel) printf("    %-22sattention and feed-forward read the same x\n", "");
+}
+
+/* "0-4, 6-10": the layers that are of a block. */
+static void print_layers(const tfm_config *c, int block)
+{
+    int32_t i, first = 0, shown = 0;
+    for (i = 0; i <= c->n_layers; i++) {
+        const int in = i < c->n_layers && (c->layer_block ? c->layer_block[i] : 0) == block;
+        if (in) continue;
+        if (i - first == 1) printf("%s%d", shown++ ? ", " : "", (int)first);
+        else if (i > first) printf("%s%d-%d", shown++ ? ", " : "", (int)first, (int)(i - 1));
+        first = i + 1;
+    }
+}
+
+static void print_path(const tfm_config *c)
+{
+    int i;
+    printf("the path of a token\n");
+    printf("  embedding             %d x %d", (int)c->n_vocab, (int)c->d_model);
+    if (c->embed_scale != 0 && c->embed_scale != 1) printf(", times %g", (double)c->embed_scale);
+    if (c->pos_kind) printf(", plus %s positions", value_name("pos_kind", c->pos_kind));
+    printf("\n");
+    for (i = 0; i < c->n_blocks; i++) {
+        printf("  layers ");
+        print_layers(c, i);
+        printf("\n");
+        print_block(&c->blocks[i], c->d_model);
+    }
+    if (c->norm_kind) {
+        printf("  end\n");
+        print_norm("norm", c->norm_kind, c->norm_eps, c->norm_offset, c->norm_no_weight);
+    }
+    printf("  logits                %d -> %d, %s", (int)c->d_model, (int)c->n_vocab,
+           c->tied ? "the embedding's own matrix" : "a matrix of their own");
+    if (c->head_bias) printf(", bias");
+    if (c->logit_scale != 0 && c->logit_scale != 1) printf(", times %g", (double)c->logit_scale);
+    if (c->logit_softcap != 0) printf(", soft-cap %g", (double)c->logit_softcap);
+    printf("\n");
+}
+
+/* ---- TEXT ------------------------------------------------------------------------------------------------------ */
+
+static void print_tensors(const tfm_model *m)
+{
+    tfm_weight w;
+    char name[64], dims[40], size[16];
+    int64_t i;
+    printf("\n%-32s %-5s %-5s %18s %10s\n", "tensor", "type", "order", "rows x cols", "bytes");
+    for (i = 0; tfm_model_weight(m, i, &w); i++) {
+        tfm_weight_name(w.stack, w.layer, w.role, w.expert, name, sizeof name);
+        snprintf(dims, sizeof dims, "%lld x %lld", (long long)w.t.rows, (long long)w.t.cols);
+        printf("%-32s %-5s %-5s %18s %10s\n", name, tfm_type_get(w.t.type)->name,
+               w.t.layout == TFM_TILED ? "tiled" : "rows", dims,
+               human_size(size, tfm_tensor_bytes(w.t.type, w.t.layout, w.t.rows, w.t.cols)));
+    }
+}
+
+static void print_memory(const run *r, const memory *m)
+{
+    char a[16], b[16];
+    printf("\nmemory for %d positions, kv %s, %d threads\n", (int)r->setup.n_ctx, run_kv_names[options.kv],
+           (int)r->setup.n_threads);
+    printf("  key-value cache       %s\n", human_size(a, m->kv));
+    printf("  session               %s, the cache included\n", human_size(a, m->session));
+    printf("  weights read a token  %s\n", human_size(a, m->per_token));
+    if (r->config->tied) printf("  saved by tying        %s\n", human_size(b, m->tied_saved));
+    if (bandwidth > 0)
+        printf("  at %g GB/s            at most %.1f tokens/s, %.1f at the context's end\n", bandwidth,
+               tokens_per_s(m->per_token), tokens_per_s(m->per_token + m->kv));
+}
+
+static void print_text(const run *r, const memory *m)
+{
+    const tfm_config *c = r->config;
+    const char *origin;
+    size_t n;
+    char size[16];
+    printf("%s: %s", r->path, human_size(size, m->file));
+    if (c->n_layers) printf(", %.4g M parameters, %d layers, width %d, vocabulary %d, context %d",
+                            (double)m->parameters * 1e-6, (int)c->n_layers, (int)c->d_model, (int)c->n_vocab, (int)c->n_ctx);
+    printf(", %s\n", r->tokenizer ? "tokenizer" : "no tokenizer");
+    origin = (const char *)tfm_model_section(r->model, TFM_SECTION_PROVENANCE, &n);
+    if (origin) fwrite(origin, 1, n, stdout);
+    if (c->n_layers == 0) return;
+    printf("\n");
+    print_path(c);
+    print_memory(r, m);
+    print_tensors(r->model);
+}
+
+/* ---- JSON ------------------------------------------------------------------------------------------------------ */
+
+static void json_tensors(const tfm_model *m)
+{
+    tfm_weight w;
+    char name[64];
+    int64_t i;
+    printf("\"tensors\": [");
+    for (i = 0; tfm_model_weight(m, i, &w); i++) {
+        printf("%s\n  {\"name\": \"%s\", ", i ? "," : "", tfm_weight_name(w.stack, w.layer, w.role, w.expert, name, sizeof name));
+        printf("\"role\": \"%s\", \"layer\": %d, \"type\": \"%s\", \"layout\": \"%s\", ", tfm_role_name(w.role), (int)w.layer,
+               tfm_type_get(w.t.type)->name, w.t.layout == TFM_TILED ? "tiled" : "rows");
+        printf("\"dims\": [%lld, %lld], \"bytes\": %llu, \"source_bytes\": %llu}", (long long)w.t.rows, (long long)w.t.cols,
+               (unsigned long long)tfm_tensor_bytes(w.t.type, w.t.layout, w.t.rows, w.t.cols),
+               (unsigned long long)weight_source_bytes(&w));
+    }
+    printf("]");
+}
+
+static void json_description(const tfm_config *c)
+{
+    int i, n;
+    const tfm_field *fields = tfm_config_fields(&n);
+    printf("\"config\": ");
+    json_fields(c, fields, n);
+    fields = tfm_block_fields(&n);
+    printf(",\n\"blocks\": [");
+    for (i = 0; i < c->n_blocks; i++) {
+        printf("%s", i ? ",\n  " : "");
+        json_fields(&c->blocks[i], fields, n);
+    }
+    printf("],\n\"layer_block\": [");
+    for (i = 0; i < c->n_layers; i++) printf("%s%d", i ? ", " : "", c->layer_block ? (int)c->layer_block[i] : 0);
+    printf("],\n");
+}
+
+static void print_json(const run *r, const memory *m)
+{
+    const tfm_config *c = r->config;
+    printf("{\"file_bytes\": %llu, \"tokenizer\": %s, ", (unsigned long long)m->file, r->tokenizer ? "true" : "false");
+    printf("\"n_params\": %llu, \"n_layers\": %d, \"d_model\": %d, \"n_vocab\": %d, \"n_ctx_model\": %d,\n",
+           (unsigned long long)m->parameters, (int)c->n_layers, (int)c->d_model, (int)c->n_vocab, (int)c->n_ctx);
+    printf("\"weight_bytes_per_token\": %llu, \"tied\": %s, \"tied_bytes_saved\": %llu,\n",
+           (unsigned long long)m->per_token, c->tied ? "true" : "false", (unsigned long long)m->tied_saved);
+    printf("\"n_ctx\": %d, \"kv\": \"%s\", \"n_threads\": %d, \"kv_bytes\": %llu, \"session_bytes\": %llu,\n",
+           (int)r->setup.n_ctx, run_kv_names[options.kv], (int)r->setup.n_threads, (unsigned long long)m->kv,
+           (unsigned long long)m->session);
+    if (bandwidth > 0 && c->n_layers)
+        printf("\"bandwidth_gb_per_s\": %.6g, \"tokens_per_s\": %.6g, \"tokens_per_s_full_context\": %.6g,\n", bandwidth,
+               tokens_per_s(m->per_token), tokens_per_s(m->per_token + m->kv));
+    json_description(c);
+    json_tensors(r->model);
+    printf("}\n");
+}
+
+/* ---- ONE TENSOR ------------------------------------------------------------------------------------------------ */
+
+static int find_tensor(const run *r, const char *wanted, tfm_weight *w)
+{
+    char name[64];
+    int64_t i;
+    for (i = 0; tfm_model_weight(r->model, i, w); i++)
+        if (strcmp(tfm_weight_name(w->stack, w->layer, w->role, w->expert, name, sizeof name), wanted) == 0) return CLI_GO_ON;
+    return tool_error("%s: has no tensor '%s'", r->path, wanted);
+}
+
+static int write_tensor(const run *r, const char *name, const char *path)
+{
+    tfm_weight w;
+    tfm_error err;
+    sink out = { NULL, NULL };
+    float *row;
+    int64_t i;
+    size_t row_bytes;
+    int bad;
+    if (find_tensor(r, name, &w) != CLI_GO_ON) return 1;
+    row_bytes = (size_t)w.t.cols * sizeof *row;
+    row = (float *)malloc(row_bytes);
+    if (!row) return tool_error("no memory for a row of %lld numbers", (long long)w.t.cols);
+    bad = sink_open_file(&out, path, &err);
+    for (i = 0; i < w.t.rows && !bad; i++) {
+        tfm_tensor_row(&w.t, i, row);
+        floats_to_bytes(row, row, (size_t)w.t.cols);
+        bad = sink_write(&out, (uint64_t)i * row_bytes, row, row_bytes, &err);
+    }
+    if (!bad) bad = sink_commit(&out, &err);
+    if (bad) tool_error("%s", err.msg);
+    sink_discard(&out);
+    free(row);
+    return bad ? 1 : 0;
+}
+
+static int inspect(const run *r)
+{
+    tfm_error err;
+    memory m;
+    if (tensor_name) return write_tensor(r, tensor_name, out_path);
+    if (verify && tfm_model_verify(r->model, &err)) return run_error(r, &err);
+    if (measure_memory(r, &m) != CLI_GO_ON) return 1;
+    if (json) print_json(r, &m);
+    else print_text(r, &m);
+    if (verify && !json) printf("\nverified: every hash agrees\n");
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    const char *path;
+    run r;
+    int status;
+    program_start(&argc, &argv);
+    status = cli_parse(&command_line, argc, argv, &path, NULL);
+    if (status != CLI_GO_ON) return program_end(status);
+    if (!tensor_name != !out_path) return cli_wrong(&command_line, "--tensor NAME and --out FILE belong together");
+    status = run_open_any(&r, &command_line, &options, path);
+    if (status == CLI_GO_ON) status = inspect(&r);
+    run_close(&r);
+    return program_end(status);
+}

@@ -1,0 +1,2 @@
+#define TFM_IMPLEMENTATION
+#include "tfm.h"
