@@ -86,6 +86,10 @@
        anything with a tfm_session, tfm_sampler, tfm_decoder     calls on other objects; one thread at a time per object
        tfm_model_close                                           nothing that uses that model; free its sessions first
 
+   FLAGS
+   None is needed. One is not for this code: -ffast-math lets the compiler assume that there are no NaNs, and checks for
+   damaged weights stop working.
+
    ERRORS
    Calls that can fail on input return a tfm_result (0 = TFM_OK, negative = error) and fill an optional tfm_error with one
    line that names the field, tensor or offset. Kernels check nothing: their preconditions stand in [A3]. The header never
@@ -104,7 +108,7 @@
        TFM_NO_MALLOC  no default allocator                         TFM_NO_TEXT    no tokenizer
        TFM_NO_SIMD    scalar pass only                             TFM_NO_AVX2, TFM_NO_AVX512
        TFM_SELF       the name under which this file includes itself, if it was renamed (default "tfm.h")
-       TFM_DEBUG      assertions                                   TFM_FUZZING    hashes are not compared (fuzzers only)
+       TFM_DEBUG      assert() on the preconditions of kernels      TFM_FUZZING    hashes are not compared (fuzzers only)
 
    RECIPES
    Each names every place to touch, by tag; the rest follows from tables.
@@ -466,7 +470,7 @@ TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err);
      zero are left out; TFM_KEY_LAYER_BLOCK holds layer_block as bytes.
    DIRECTORY: rows of 64 bytes: u16 stack · u16 layout · i32 layer · i32 role · i32 expert · u32 type · u32 0 · i64 rows ·
      i64 cols · u64 offset in the file (64-byte aligned, inside DATA) · u64 bytes · u64 hash of the bytes
-   TOKENIZER: see [B9] · PROVENANCE: lines "name value\n" in UTF-8 · CHAT, SELFTEST: later
+   TOKENIZER: see [B10] · PROVENANCE: lines "name value\n" in UTF-8 · CHAT, SELFTEST: later
    DATA: tensors in the layouts of [B3].
    Hash: tfm_hash64 below.
    ================================================================================================================= */
@@ -576,7 +580,7 @@ TFM_API const float *tfm_hidden(const tfm_session *s, int64_t i); /* after the f
 TFM_API int64_t tfm_session_length(const tfm_session *s);  /* tokens so far */
 TFM_API int64_t tfm_session_context(const tfm_session *s);
 /* Forgets the tokens from `length` on. TFM_ERR_CONTEXT if a window layer no longer holds what is needed: more than n_batch
-   below the furthest position written. */
+   below the furthest position written. 0 always works. */
 TFM_API tfm_result tfm_session_rewind(tfm_session *s, int64_t length, tfm_error *err);
 TFM_API int32_t tfm_session_isa(const tfm_session *s);
 #ifndef TFM_NO_TEXT
@@ -584,7 +588,7 @@ TFM_API int32_t tfm_session_isa(const tfm_session *s);
    [A7] TOKENIZER: text to ids and back
    A tokenizer is an immutable view of one section of a model file (or of any bytes in that form): nothing is built when
    it is opened, any number of threads may use it at once, and nothing is allocated. What stands in the way of the text
-   (normaliser, pre-tokenizer expressions, merges, added tokens, post-processor, decoder) is data; see [B9] for its form.
+   (normaliser, pre-tokenizer expressions, merges, added tokens, post-processor, decoder) is data; see [B10] for its form.
    ================================================================================================================= */
 
 /* A tokenizer without a model: `section` (size bytes, must outlive it) is checked; mem (tfm_tokenizer_size() bytes,
@@ -650,20 +654,19 @@ typedef struct tfm_decoder {
 } tfm_decoder;
 
 TFM_API void tfm_decode_init(tfm_decoder *d, const tfm_tokenizer *t, int32_t flags);
-/* The text that id completes; returns its bytes. If they are more than cap, nothing is written and nothing happens to
-   the decoder: call again with more room. An id without a piece prints nothing. */
+/* The text that id completes; returns its bytes. If they are more than cap, out holds only the first of them and the
+   decoder stays as it was: call again with more room. An id without a piece prints nothing. */
 TFM_API size_t tfm_decode(tfm_decoder *d, int32_t id, char *out, size_t cap);
 /* After the last id: what is left of an unfinished character. */
 TFM_API size_t tfm_decode_flush(tfm_decoder *d, char *out, size_t cap);
 /* A cap that is enough for every call of the two. */
 TFM_API size_t tfm_decode_max(const tfm_tokenizer *t);
 
-/* n ids at once. Returns the bytes of the text; they are written to out if cap is enough, else nothing is (out may be
-   NULL to learn the size). Differs from streaming only where the reference looks ahead: a run of byte tokens that is
+/* n ids at once. Returns the bytes of the text, of which the first cap are written to out (NULL: none). Differs from streaming only where the reference looks ahead: a run of byte tokens that is
    not UTF-8 as a whole gives one U+FFFD per byte. */
 TFM_API size_t tfm_decode_text(const tfm_tokenizer *t, const int32_t *ids, int64_t n, int32_t flags, char *out, size_t cap);
 
-/* The numbers of the tokenizer section, for those who write one; their meaning stands in [B9]. */
+/* The numbers of the tokenizer section, for those who write one; their meaning stands in [B10]. */
 enum { /* its head: little-endian uint32 words; from TFM_TOK_TABLES on an (offset, count) pair for each table */
     TFM_TOK_FORM = 0, TFM_TOK_SIZE = 1, TFM_TOK_FLAGS = 2, TFM_TOK_MODEL = 3, TFM_TOK_N_IDS = 4, TFM_TOK_UNK = 5,
     TFM_TOK_MAX_PIECE = 6, TFM_TOK_MAX_ADDED = 7, TFM_TOK_GROW_MUL = 8, TFM_TOK_GROW_ADD = 9, TFM_TOK_WORD_CLASS = 10,
@@ -673,13 +676,13 @@ enum { /* tables */
     TFM_TOK_ENDS = 0, TFM_TOK_BYTES = 1, TFM_TOK_PIECE_FLAGS = 2, TFM_TOK_BYTE_IDS = 3, TFM_TOK_HASH = 4,
     TFM_TOK_MERGES = 5, TFM_TOK_ADDED = 6, TFM_TOK_ROOT_RAW = 7, TFM_TOK_TRIE_RAW = 8, TFM_TOK_ROOT_NORM = 9,
     TFM_TOK_TRIE_NORM = 10, TFM_TOK_PREFIX = 11, TFM_TOK_SUFFIX = 12, TFM_TOK_OPS = 13, TFM_TOK_CODE = 14,
-    TFM_TOK_CLASSES = 15, TFM_TOK_RANGES = 16, TFM_TOK_STRINGS = 17, TFM_TOK_N_TABLES = 18
+    TFM_TOK_CLASSES = 15, TFM_TOK_RANGES = 16, TFM_TOK_STRINGS = 17, TFM_TOK_JOINS = 18, TFM_TOK_N_TABLES = 19
 };
 enum { TFM_TOK_BPE = 0 }; /* models */
 enum { /* flags */
-    TFM_TOK_BYTE_LEVEL = 1, TFM_TOK_BYTE_FALLBACK = 2, TFM_TOK_FUSE_UNK = 4, TFM_TOK_CUT_SPACES = 8,
+    TFM_TOK_BYTE_LEVEL = 1, TFM_TOK_BYTE_FALLBACK = 2, TFM_TOK_FUSE_UNK = 4,
     TFM_TOK_LONGEST = 16, TFM_TOK_STRIP = 32, TFM_TOK_FIRST_BARE = 64, TFM_TOK_BYTE_RUNS = 128, TFM_TOK_PER_BYTE = 256,
-    TFM_TOK_WHOLE_WORDS = 512
+    TFM_TOK_WHOLE_WORDS = 512, TFM_TOK_STRIP_MARKS = 1024, TFM_TOK_DROP_UNKNOWN = 2048
 };
 enum { TFM_TOK_PIECE_WHOLE = 16, TFM_TOK_PIECE_LITERAL = 32 }; /* beside TFM_TOKEN_... in the flags of a piece */
 enum { TFM_TOK_LSTRIP = 1, TFM_TOK_RSTRIP = 2, TFM_TOK_SINGLE_WORD = 4, TFM_TOK_CONTROL = 8 }; /* of added tokens */
@@ -747,6 +750,13 @@ TFM_API int32_t tfm_argmax(const float *logits, int32_t n);
 #endif
 #ifndef TFM_NO_STDIO
 #include <stdio.h>
+#endif
+
+#ifdef TFM_DEBUG
+#include <assert.h>
+#define TFM__ASSERT(condition) assert(condition) /* preconditions of kernels; a debugging build may end the process */
+#else
+#define TFM__ASSERT(condition) ((void)0)
 #endif
 
 /* No compiler may fuse a product into a sum on its own: results must not depend on flags. Undone at the end of [B12]. */
@@ -881,7 +891,7 @@ static uint64_t tfm__get64(tfm__cursor *c) { const uint8_t *p = tfm__take(c, 8);
      block types  the codes of all blocks of the strip, then the scales of all blocks.
 
    Codes. The unit is 32 inputs x 16 rows = 64 * bits bytes, in chunks of 64 bytes whose byte 4*row + j belongs to input
-   4*g + j of that row, g = 0..7 being the group of 4 inputs. A code of 8 or 4 or 2 bits is one field, one of 5, 6 or 3 a
+   4*g + j of that row, g = 0..7 being the group of 4 inputs. A code of 8, 4 or 2 bits is one field, one of 5, 6 or 3 a
    low field (4, 4, 2 bits) followed by a high field (1, 2, 1 bits):
      8 bits  8 chunks   group g in chunk g
      4 bits  4 chunks   group g in chunk g % 4, at bit 4 * (g / 4)
@@ -981,6 +991,11 @@ TFM__INLINE int tfm__scale_bytes(const tfm__format *f) {
     return (f->min ? 64 : 32) + (f->sub ? f->info.block / f->sub * tfm__sub_bytes(f) : 0);
 }
 
+/* Bytes of a strip of a block type; nothing can overflow once tfm_strip_bytes has accepted it. */
+TFM__INLINE size_t tfm__strip_of(const tfm__format *f, int64_t blocks) {
+    return tfm__align64((size_t)blocks * (size_t)(tfm__code_bytes(f) + tfm__scale_bytes(f)));
+}
+
 TFM_API size_t tfm_strip_bytes(int32_t type, int64_t cols) {
     const tfm__format *f = tfm__format_of(type);
     if (!f || cols < 1 || cols % f->info.block || cols > INT64_MAX / 64) return 0;
@@ -1036,15 +1051,21 @@ static uint16_t tfm__f32_to_bf16(float x) {
     return (uint16_t)((u + 0x7fffu + (u >> 16 & 1u)) >> 16);
 }
 
-/* Element i of an array of a float type. */
+/* Element i of an array of a float type, which need not be aligned. */
 static float tfm__float_get(const void *data, int32_t type, size_t i) {
-    if (type == TFM_F32) return ((const float *)data)[i];
-    uint16_t h = ((const uint16_t *)data)[i];
+    float x;
+    uint16_t h;
+    if (type == TFM_F32) {
+        memcpy(&x, (const uint8_t *)data + 4 * i, 4);
+        return x;
+    }
+    memcpy(&h, (const uint8_t *)data + 2 * i, 2);
     return type == TFM_F16 ? tfm__f16_to_f32(h) : tfm__bf16_to_f32(h);
 }
 static void tfm__float_put(void *data, int32_t type, size_t i, float x) {
-    if (type == TFM_F32) ((float *)data)[i] = x;
-    else ((uint16_t *)data)[i] = type == TFM_F16 ? tfm__f32_to_f16(x) : tfm__f32_to_bf16(x);
+    const uint16_t h = type == TFM_F16 ? tfm__f32_to_f16(x) : tfm__f32_to_bf16(x);
+    if (type == TFM_F32) memcpy((uint8_t *)data + 4 * i, &x, 4);
+    else memcpy((uint8_t *)data + 2 * i, &h, 2);
 }
 
 /* --- one block of one row, in neutral form ------------------------------------------------------------------------ */
@@ -1164,7 +1185,8 @@ static size_t tfm__scales_at(const tfm__format *f, int64_t blocks, int64_t b) {
     return tfm__codes_at(f, blocks) + (size_t)b * (size_t)tfm__scale_bytes(f);
 }
 
-static void tfm__write_tile(uint8_t *strip, const tfm__format *f, int64_t blocks, int64_t b, int row, const tfm__block *in) {
+static void tfm__write_tile(uint8_t *strip, const tfm__format *f, int64_t blocks, int64_t b, int row,
+                            const tfm__block *in) {
     uint8_t *codes = strip + tfm__codes_at(f, b), *scales = strip + tfm__scales_at(f, blocks, b);
     for (int u = 0; u < f->info.block / 32; u++) {
         uint8_t *unit = codes + 64 * f->bits * u;
@@ -1181,7 +1203,8 @@ static void tfm__write_tile(uint8_t *strip, const tfm__format *f, int64_t blocks
     }
 }
 
-static void tfm__read_tile(tfm__block *out, const tfm__format *f, const uint8_t *strip, int64_t blocks, int64_t b, int row) {
+static void tfm__read_tile(tfm__block *out, const tfm__format *f, const uint8_t *strip, int64_t blocks, int64_t b,
+                           int row) {
     const uint8_t *codes = strip + tfm__codes_at(f, b), *scales = strip + tfm__scales_at(f, blocks, b);
     memset(out, 0, sizeof *out);
     for (int u = 0; u < f->info.block / 32; u++) {
@@ -1246,7 +1269,8 @@ TFM_API tfm_result tfm_pack_strip(int32_t dst_type, void *dst, int32_t src_type,
     return TFM_OK;
 }
 
-TFM_API tfm_result tfm_pack(int32_t dst_type, void *dst, int32_t src_type, const void *src, int64_t rows, int64_t cols) {
+TFM_API tfm_result tfm_pack(int32_t dst_type, void *dst, int32_t src_type, const void *src, int64_t rows,
+                            int64_t cols) {
     const tfm_type_info *s = tfm_type_get(src_type);
     if (!s || !tfm_type_get(dst_type)) return TFM_ERR_UNSUPPORTED;
     if (!tfm_tensor_bytes(dst_type, TFM_TILED, rows, cols) || cols % s->block) return TFM_ERR_ARG;
@@ -1896,6 +1920,7 @@ static tfm_result tfm__file_parse(tfm__file *f, const void *data, size_t size, t
     if (version != TFM_FILE_VERSION)
         return tfm__fail(err, TFM_ERR_UNSUPPORTED, "file version %l, this header reads version %d", (int64_t)version, (int)TFM_FILE_VERSION);
     TFM__NEED(TFM__HASH_OK(f->data, 32, tfm__le64(f->data + 32)), "the file's header is damaged (hash differs)");
+    TFM__NEED(!(tfm__le64(f->data + 40) | tfm__le64(f->data + 48) | tfm__le64(f->data + 56)), "the file's header is damaged (reserved bytes)");
     TFM__NEED(tfm__le64(f->data + 8) == size, "the file is %l bytes long, its header says %l", (int64_t)size,
               (int64_t)tfm__le64(f->data + 8));
     TFM__NEED(n <= TFM__MAX_SECTIONS && n * (size_t)TFM_FILE_SECTION_BYTES <= size - TFM_FILE_HEADER_BYTES,
@@ -2757,6 +2782,7 @@ TFM_API tfm_result tfm_session_rewind(tfm_session *s, int64_t length, tfm_error 
     const tfm_config *c = &tfm__model_of(s)->config.c;
     if (length < 0 || length > s->length) return tfm__fail(err, TFM_ERR_ARG, "rewind to %l: the session holds %l tokens", length, s->length);
     const tfm__cache *cache = (const tfm__cache *)(const void *)((const uint8_t *)s + s->at.cache);
+    if (!length) s->high = 0; /* nothing of the past is needed */
     for (int i = 0; i < c->n_layers; i++)
         if (cache[i].length < s->n_ctx && s->high > cache[i].length && length < s->high - s->n_batch)
             return tfm__fail(err, TFM_ERR_CONTEXT, "rewind to %l: layer %d keeps a window and %d positions were written up to %l", length, i,
@@ -3281,13 +3307,20 @@ TFM_API tfm_result tfm_eval(tfm_session *s, const int32_t *ids, int64_t n, tfm_e
 
 #ifndef TFM_NO_TEXT
 /* ====================================================================================================================
-   [B9] TOKENIZER: everything is read in place from one section of the file; nothing here trusts a number in it
+   [B10] TOKENIZER: everything is read in place from one section of the file; nothing here trusts a number in it
    ====================================================================================================================
 
    Section: all numbers little-endian uint32 unless said otherwise; a head of TFM_TOK_TABLES words:
      FORM 1 | SIZE bytes of the section | FLAGS | MODEL | N_IDS | UNK id or ~0 | MAX_PIECE, MAX_ADDED longest piece and
      longest added token in bytes | GROW_MUL, GROW_ADD a text of n bytes is at most n*MUL + ADD bytes after the
      operations (MUL >= 3: a bad byte becomes U+FFFD) | WORD_CLASS class of "\w" for single-word tokens | N_NORM
+   FLAGS: BYTE_LEVEL symbols are bytes, else characters | BYTE_FALLBACK a character without a piece is spelled in bytes |
+     FUSE_UNK several in a row make one UNK | WHOLE_WORDS see PIECE_WHOLE | DROP_UNKNOWN without UNK it is
+     dropped before merging, else after | LONGEST of added tokens that overlap the longest wins, and control tokens count only if they are wanted
+     (else: the first, the longest there, and an unwanted one still covers its place)
+     decoding: STRIP drops one space at the start of the text, with STRIP_MARKS only one of a piece that is neither a
+     byte nor LITERAL | FIRST_BARE the first token loses all its spaces, unless LITERAL | BYTE_RUNS a run of byte tokens
+     is UTF-8 as a whole or one U+FFFD per byte | PER_BYTE one U+FFFD per bad byte, else per maximal bad sequence
    and then for each table its byte offset in the section and its number of entries:
      ENDS         N_IDS + 1    piece i is BYTES[ENDS[i] .. ENDS[i+1])
      BYTES        bytes        what each piece stands for in the text, spaces as spaces
@@ -3310,6 +3343,8 @@ TFM_API tfm_result tfm_eval(tfm_session *s, const int32_t *ids, int64_t n, tfm_e
      CLASSES      8 words      bitmap of ASCII (4), mask of general categories, first range, ranges, negated
      RANGES       (low, high)  code points
      STRINGS      bytes
+     JOINS        0 or 8       if there: a bit for each byte after which some merge has a space; at spaces after other
+                               bytes a word can be cut without a difference
    ================================================================================================================= */
 
 enum { TFM__NO_ID = -1 };
@@ -3327,7 +3362,7 @@ struct tfm_tokenizer {
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
 /* Bytes of an entry of each table. */
-static const uint8_t tfm__tok_entry[TFM_TOK_N_TABLES] = {4, 1, 1, 4, 8, 16, 8, 4, 8, 4, 8, 4, 4, 16, 8, 32, 8, 1};
+static const uint8_t tfm__tok_entry[TFM_TOK_N_TABLES] = {4, 1, 1, 4, 8, 16, 8, 4, 8, 4, 8, 4, 4, 16, 8, 32, 8, 1, 4};
 
 /* Word `word` of entry i; the caller has i < count. */
 static uint32_t tfm__tok_word(const tfm_tokenizer *t, int table, uint32_t i, uint32_t word) {
@@ -3449,6 +3484,7 @@ static int tfm__tok_shape_ok(const tfm_tokenizer *t) {
     const uint32_t bytes = tfm__tok_count(t, TFM_TOK_BYTE_IDS);
     if (t->n_ids >= 0x7FFFFFFFu || tfm__tok_count(t, TFM_TOK_ENDS) != t->n_ids + 1) return 0;
     if (tfm__tok_count(t, TFM_TOK_PIECE_FLAGS) != t->n_ids || (bytes != 0 && bytes != 256)) return 0;
+    if (tfm__tok_count(t, TFM_TOK_JOINS) != 0 && tfm__tok_count(t, TFM_TOK_JOINS) != 8) return 0;
     if (!bytes && t->flags & (TFM_TOK_BYTE_LEVEL | TFM_TOK_BYTE_FALLBACK)) return 0;
     for (int k = TFM_TOK_ROOT_RAW; k <= TFM_TOK_ROOT_NORM; k += 2) {
         uint32_t root = tfm__tok_count(t, k);
@@ -3555,7 +3591,7 @@ static uint32_t tfm__utf8_back(const uint8_t *text, uint32_t at, uint32_t low) {
 enum { TFM__EVEN_UPPER = 30, TFM__ODD_UPPER = 31 };
 
 /* Unicode tables: made by tools/gen_unicode.py, begin */
-/* General categories by tokenizers 0.23.3, the rest by Unicode 14.0.0: 37134 bytes, 24754 of them for NFC. */
+/* General categories by tokenizers 0.23.3, the rest by Unicode 14.0.0: 36834 bytes, 24454 of them for NFC. */
 /* Where a run of one category begins: code point << 5 | category. */
 static const uint32_t tfm__categories[3095] = {
     25,1046,1073,1171,1201,1293,1326,1361,1394,1425,1452,1489,1544,1873,1938,2033,2080,2925,2961,2990,3028,3051,3092,
@@ -3763,7 +3799,7 @@ static const uint32_t tfm__categories[3095] = {
 };
 #ifndef TFM_NO_NFC
 /* Where a run of one combining class begins: code point << 8 | class. */
-static const uint32_t tfm__combining[570] = {
+static const uint32_t tfm__combining[495] = {
     196838,202216,202460,203496,203736,203996,205258,205788,206794,207324,209921,211420,212454,214512,214758,215004,
     215782,216540,216832,217318,218076,219110,219368,219612,220134,220393,220650,221161,221418,221929,222182,225280,
     295910,296960,365020,365286,366300,366566,367326,367580,367846,369372,370918,371420,371686,372190,372452,372710,
@@ -3772,39 +3808,34 @@ static const uint32_t tfm__combining[570] = {
     413214,413471,413728,413985,414242,414694,415196,415718,416988,417254,417756,417792,421923,422144,448230,449792,
     450534,451548,451814,451840,452582,452864,453340,453606,454108,454144,463140,463360,471270,471516,471782,472284,
     472550,473052,473830,474076,474598,474844,475110,475868,476134,476380,476646,476892,477158,477404,477670,477952,
-    519142,520924,521190,521216,523740,523776,530150,530944,531430,533504,533990,534528,535014,536064,547292,547840,
-    563430,563676,564454,565248,576230,577500,578790,582144,582620,582886,583388,583654,584156,584422,585180,585755,
-    586012,586269,586726,587484,587750,588252,588774,589824,605191,605440,609545,609792,610790,611036,611302,611584,
-    637959,638208,642313,642560,655078,655104,670727,670976,675081,675328,703495,703744,707849,708096,736263,736512,
-    740617,740864,773385,773632,801799,802048,806153,806400,808276,808539,808704,834567,834816,838921,839168,867081,
-    867584,871689,871936,903689,903936,931943,932361,932608,936043,936960,964726,965129,965376,968826,969728,989404,
-    989696,996828,996864,997340,997376,997848,997888,1012097,1012354,1012480,1012868,1012992,1014402,1015296,1015938,
-    1016064,1016550,1016841,1017088,1017574,1017856,1033948,1033984,1062663,1062912,1063177,1063680,1084892,1084928,
-    1269222,1269760,1512457,1512960,1520649,1520896,1561097,1561344,1564134,1564160,1616356,1616384,1653214,1653478,
-    1653724,1653760,1710054,1710300,1710336,1728521,1728768,1734118,1735936,1736668,1736704,1749222,1750492,1752038,
-    1752540,1752576,1753052,1753574,1754076,1754598,1755868,1756134,1756928,1782791,1783040,1786889,1787136,1797094,
-    1797340,1797606,1799168,1813001,1813504,1828359,1828608,1831433,1831936,1849095,1849344,1888486,1889024,1889281,
-    1889756,1891046,1891548,1892582,1892608,1892865,1894656,1895900,1895936,1897702,1897728,1898726,1899008,1949926,
-    1950428,1950694,1952476,1952742,1953258,1953494,1953756,1953994,1954278,1963752,1964004,1964508,1964762,1965030,
-    1965289,1965532,1965798,1966044,1966080,2150630,2150913,2151654,2152449,2153446,2153728,2154982,2155008,2155777,
-    2156518,2156764,2157030,2157057,2157788,2158822,2158848,2944998,2945536,2981641,2981888,3006694,3014656,3156698,
-    3156964,3157224,3157470,3157728,3158016,3184904,3185408,10907622,10907648,10908902,10911232,10919654,10919936,
-    10940646,10940928,11011593,11011840,11021321,11021568,11060233,11060480,11067622,11072000,11086812,11087360,
-    11096841,11097088,11121415,11121664,11124745,11124992,11186406,11186432,11186918,11187420,11187456,11188198,
-    11188480,11189990,11190272,11190758,11190784,11204105,11204352,11267337,11267584,16457242,16457472,16654566,
-    16656348,16658150,16658432,16907740,16907776,16965852,16965888,17004262,17005312,17436124,17436160,17436646,
-    17436672,17447142,17447169,17447644,17447680,17448713,17448960,17491430,17491676,17491712,17638630,17639424,
-    17738726,17739008,17778396,17778918,17779676,17779942,17780188,17780992,17793766,17794012,17794278,17794524,
-    17794560,17843721,17843968,17854473,17854720,17858313,17858560,17873161,17873415,17873664,17891558,17892096,
-    17904393,17904896,17920775,17921024,17940489,17940736,17943047,17943296,17970441,17970695,17970944,18016519,
-    18016777,18017024,18037511,18038016,18042121,18042368,18048742,18050304,18051302,18052352,18104841,18105088,
-    18105863,18106112,18112230,18112256,18137609,18137863,18138112,18202377,18202631,18202880,18235145,18235392,
-    18265609,18265863,18266112,18295561,18295808,18364681,18364935,18365184,18431241,18431744,18432775,18433024,
-    18472969,18473216,18494473,18494720,18499337,18499584,18520329,18520576,18628361,18628608,18694663,18694912,
-    18695177,18695680,18716425,18716672,23785473,23786752,23802086,23803648,24113158,24113664,29138433,29138688,
-    30500312,30500609,30501376,30502370,30502616,30503680,30505948,30507776,30508518,30509788,30510080,30517990,
-    30518784,30556902,30557440,31457510,31459072,31459558,31463680,31464422,31465984,31466470,31466752,31467238,
-    31468288,31535334,31536896,31633126,31633152,31648998,31649792,32035036,32036608,32064742,32066055,32066304,
+    519142,520924,521190,521216,530150,530944,531430,533504,533990,534528,535014,536064,547292,547840,578790,582144,
+    582620,582886,583388,583654,584156,584422,585180,585755,586012,586269,586726,587484,587750,588252,588774,589824,
+    605191,605440,609545,609792,610790,611036,611302,611584,637959,638208,642313,642560,670727,670976,675081,675328,
+    703495,703744,707849,708096,736263,736512,740617,740864,773385,773632,806153,806400,808276,808539,808704,834567,
+    834816,838921,839168,871689,871936,903689,903936,931943,932361,932608,936043,936960,964726,965120,968826,969728,
+    989404,989696,996828,996864,997340,997376,997848,997888,1012097,1012354,1012480,1012868,1012992,1014402,1015296,
+    1015938,1016064,1016550,1016841,1017088,1017574,1017856,1033948,1033984,1062663,1062912,1063177,1063680,1084892,
+    1084928,1269222,1269760,1512457,1512704,1520649,1520896,1561097,1561344,1564134,1564160,1616356,1616384,1653214,
+    1653478,1653724,1653760,1710054,1710300,1710336,1728521,1728768,1734118,1735936,1736668,1736704,1749222,1750492,
+    1752038,1752540,1752576,1782791,1783040,1786889,1787136,1797094,1797340,1797606,1799168,1813001,1813504,1828359,
+    1828608,1831433,1831936,1849095,1849344,1888486,1889024,1889281,1889756,1891046,1891548,1892582,1892608,1892865,
+    1894656,1895900,1895936,1897702,1897728,1898726,1899008,1949926,1950428,1950694,1952476,1952742,1953258,1953494,
+    1953756,1953994,1954278,1963520,1965030,1965289,1965532,1965798,1966044,1966080,2150630,2150913,2151654,2152449,
+    2153446,2153728,2154982,2155008,2155777,2156518,2156764,2157030,2157057,2157788,2158822,2158848,2944998,2945536,
+    2981641,2981888,3006694,3014656,3156698,3156964,3157224,3157470,3157728,3158016,3184904,3185408,10907622,10907648,
+    10908902,10911232,10919654,10919936,10940646,10940928,11011593,11011840,11060233,11060480,11067622,11072000,
+    11086812,11087360,11096841,11097088,11121415,11121664,11124745,11124992,11186406,11186432,11186918,11187420,
+    11187456,11188198,11188480,11189990,11190272,11190758,11190784,11204105,11204352,11267337,11267584,16457242,
+    16457472,16654566,16656348,16658150,16658432,16907740,16907776,16965852,16965888,17004262,17005312,17436124,
+    17436160,17436646,17436672,17447142,17447169,17447644,17447680,17448713,17448960,17491430,17491676,17491712,
+    17843721,17843968,17858313,17858560,17873161,17873415,17873664,17891558,17892096,17904393,17904896,17920775,
+    17921024,17940489,17940736,17943047,17943296,17970441,17970695,17970944,18016519,18016777,18017024,18037767,
+    18038016,18042121,18042368,18048742,18050304,18051302,18052352,18104841,18105088,18105863,18106112,18137609,
+    18137863,18138112,18202377,18202631,18202880,18235145,18235392,18265609,18265863,18266112,18295561,18295808,
+    18628361,18628608,23785473,23786752,23802086,23803648,29138433,29138688,30500312,30500609,30501376,30502370,
+    30502616,30503680,30505948,30507776,30508518,30509788,30510080,30517990,30518784,30556902,30557440,31457510,
+    31459072,31459558,31463680,31464422,31465984,31466470,31466752,31467238,31468288,32035036,32036608,32064742,
+    32066055,32066304,
 };
 /* Canonical decompositions into one: from, to; into two: from, first, second; then the places of those that
    compose again, ordered by (first, second). */
@@ -4287,7 +4318,9 @@ static size_t tfm__rank_tree_size(size_t n) {
 static size_t tfm__tok_carve(tfm__tok_work *w, const tfm_tokenizer *t, size_t n, uint8_t *base) {
     if (n > (size_t)1 << 28) return 0;
     uint64_t text = (uint64_t)n * t->grow_mul + t->grow_add;
-    uint64_t symbols = t->flags & TFM_TOK_BYTE_LEVEL ? text : (uint64_t)n * (t->grow_mul / 3) + t->grow_add;
+    int by_bytes = (t->flags & TFM_TOK_BYTE_LEVEL) != 0;
+    for (uint32_t i = 0; i < t->n_norm; i++) by_bytes |= tfm__tok_word(t, TFM_TOK_OPS, i, 0) == TFM_TOK_NFC;
+    uint64_t symbols = by_bytes ? text : (uint64_t)n * (t->grow_mul / 3) + t->grow_add;
     if (text > 0x7FFFFFF0u) return 0;
     uint64_t at = 0;
 #define TFM__TOK_TAKE(field, type, bytes) \
@@ -4319,6 +4352,13 @@ static size_t tfm__tok_carve(tfm__tok_work *w, const tfm_tokenizer *t, size_t n,
 
 /* ---- encoding: the model, byte-pair encoding (arXiv:1508.07909) -------------------------------------------------- */
 
+/* Whether every byte of a character has a token of its own. */
+static int tfm__tok_spelled(const tfm_tokenizer *t, const uint8_t *p, uint32_t n) {
+    int spelled = (t->flags & TFM_TOK_BYTE_FALLBACK) != 0;
+    for (uint32_t i = 0; i < n && spelled; i++) spelled = tfm__tok_word(t, TFM_TOK_BYTE_IDS, p[i], 0) < t->n_ids;
+    return spelled;
+}
+
 /* The symbols a word starts from. Returns their number. */
 static uint32_t tfm__bpe_symbols(tfm__tok_work *w, const uint8_t *word, uint32_t n) {
     const tfm_tokenizer *t = w->t;
@@ -4329,6 +4369,7 @@ static uint32_t tfm__bpe_symbols(tfm__tok_work *w, const uint8_t *word, uint32_t
         if (!byte_level) tfm__utf8_get(word + i, n - i, &len);
         if (count == w->symbol_cap) { w->damaged = 1; break; }
         uint32_t id = byte_level ? tfm__tok_word(t, TFM_TOK_BYTE_IDS, word[i], 0) : tfm__tok_find(t, word + i, len);
+        if (id >= t->n_ids && t->flags & TFM_TOK_DROP_UNKNOWN && !tfm__tok_spelled(t, word + i, len)) continue;
         w->symbol[count++] = id < t->n_ids ? id : TFM__UNKNOWN | i;
     }
     return count;
@@ -4427,8 +4468,7 @@ static uint32_t tfm__bpe_long(tfm__tok_work *w, uint32_t n) {
 /* A character that is no piece: its bytes, or the unknown token (one for several in a row if FUSE_UNK). */
 static void tfm__tok_emit_unknown(tfm__tok_work *w, const uint8_t *p, uint32_t n, int *in_unknown) {
     const tfm_tokenizer *t = w->t;
-    int spelled = (t->flags & TFM_TOK_BYTE_FALLBACK) != 0;
-    for (uint32_t i = 0; i < n && spelled; i++) spelled = tfm__tok_word(t, TFM_TOK_BYTE_IDS, p[i], 0) < t->n_ids;
+    int spelled = tfm__tok_spelled(t, p, n);
     for (uint32_t i = 0; i < n && spelled; i++) tfm__tok_emit(w, tfm__tok_word(t, TFM_TOK_BYTE_IDS, p[i], 0));
     if (!spelled && t->unk != TFM__NONE && !(*in_unknown && t->flags & TFM_TOK_FUSE_UNK)) tfm__tok_emit(w, t->unk);
     *in_unknown = !spelled;
@@ -4455,12 +4495,13 @@ static void tfm__bpe_word(tfm__tok_work *w, const uint8_t *word, uint32_t n) {
     }
 }
 
-/* Where no merge crosses from something else to a space, the words between may go one by one. */
+/* Where no merge crosses from something else to a space, what stands on both sides may go on its own. */
 static void tfm__tok_model(tfm__tok_work *w, const uint8_t *text, uint32_t n) {
     uint32_t begin = 0;
-    if (w->t->flags & TFM_TOK_CUT_SPACES) {
+    if (tfm__tok_count(w->t, TFM_TOK_JOINS)) {
         for (uint32_t i = 1; i < n; i++) {
-            if (text[i] != ' ' || text[i - 1] == ' ') continue;
+            uint8_t before = text[i - 1];
+            if (text[i] != ' ' || tfm__tok_word(w->t, TFM_TOK_JOINS, before >> 5, 0) >> (before & 31) & 1) continue;
             tfm__bpe_word(w, text + begin, i - begin);
             begin = i;
         }
@@ -4549,8 +4590,8 @@ static uint32_t tfm__compose(uint32_t a, uint32_t b) {
     return p[1] == a && p[2] == b ? p[0] : 0;
 }
 
-/* Appends the full decomposition of c to a[0..n), its marks in canonical order among those before it. The classes
-   stand in the upper 8 bits. Returns the new n, or n if there is no room. */
+/* Appends the full decomposition of c to a[0..n), combining classes in the upper 8 bits. Returns the new n, or n if
+   there is no room. */
 static size_t tfm__nfd_push(uint32_t *a, size_t n, size_t cap, uint32_t c) {
     uint32_t parts[2], stack[8];
     int top = 0;
@@ -4562,14 +4603,26 @@ static size_t tfm__nfd_push(uint32_t *a, size_t n, size_t cap, uint32_t c) {
             while (k) stack[top++] = parts[--k];
             continue;
         }
-        uint32_t entry = c | tfm__combining_class(c) << 24;
-        size_t i = n;
         if (n == cap) return n;
-        for (; entry >> 24 && i && a[i - 1] >> 24 > entry >> 24; i--) a[i] = a[i - 1];
-        a[i] = entry;
-        n++;
+        a[n++] = c | tfm__combining_class(c) << 24;
     }
     return n;
+}
+
+/* Canonical order: the marks of each run by class, those of one class in the order they came (counting sort, so that
+   a long run takes no longer than many short ones). */
+static void tfm__nfd_order(uint32_t *a, size_t n, uint32_t *spare) {
+    for (size_t i = 0, end; i < n; i = end) {
+        size_t count[256], at = 0;
+        int sorted = 1;
+        for (end = i + 1; a[i] >> 24 && end < n && a[end] >> 24; end++) sorted &= a[end - 1] >> 24 <= a[end] >> 24;
+        if (sorted) continue;
+        memset(count, 0, sizeof count);
+        for (size_t j = i; j < end; j++) count[a[j] >> 24]++;
+        for (int k = 0; k < 256; k++) { size_t m = count[k]; count[k] = at; at += m; }
+        for (size_t j = i; j < end; j++) spare[count[a[j] >> 24]++] = a[j];
+        memcpy(a + i, spare, (end - i) * sizeof *a);
+    }
 }
 
 /* Composes a[0..n) in place. Returns the new length. */
@@ -4587,8 +4640,8 @@ static size_t tfm__nfc_compose(uint32_t *a, size_t n) {
     return out;
 }
 
-/* Runs of text that begin with a character nothing composes with are normalised one at a time. The working array is
-   that of the symbols, which are not in use yet. */
+/* Runs of text that begin with a character nothing composes with are normalised one at a time. The working arrays are
+   those of the symbols, which are not in use yet. */
 static void tfm__nfc(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, uint32_t n) {
     uint32_t i = 0, len, *a = w->rank;
     size_t cap = w->symbol_cap, m = 0;
@@ -4605,6 +4658,7 @@ static void tfm__nfc(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, uin
             if (m == before) { w->damaged = 1; return; }
             i += len;
         }
+        tfm__nfd_order(a, m, w->next);
         m = tfm__nfc_compose(a, m);
         for (size_t j = 0; j < m; j++) tfm__tok_put_char(o, a[j]);
     }
@@ -4626,9 +4680,13 @@ static void tfm__tok_replace(tfm__tok_out *o, const uint8_t *text, uint32_t n, c
     tfm__tok_put(o, text + begin, n - begin);
 }
 
-/* Drops spaces at both ends and all but one of several between. */
+/* Drops spaces at both ends (at the end also U+2581, which means a space) and all but one of several between. */
 static void tfm__tok_squeeze(tfm__tok_out *o, const uint8_t *text, uint32_t n) {
-    while (n && text[n - 1] == ' ') n--;
+    for (;;) {
+        if (n && text[n - 1] == ' ') n--;
+        else if (n >= 3 && memcmp(text + n - 3, "\xE2\x96\x81", 3) == 0) n -= 3;
+        else break;
+    }
     for (uint32_t i = 0; i < n; i++) {
         if (text[i] != ' ' || (o->n && o->data[o->n - 1] != ' ')) tfm__tok_put(o, text + i, 1);
     }
@@ -5005,9 +5063,11 @@ static void tfm__decode_id(tfm_decoder *d, tfm__text_out *o, int32_t id) {
     int32_t flags = tfm_token_flags(t, id);
     if (!(flags & TFM_TOKEN_PRESENT) || (flags & TFM_TOKEN_SPECIAL && d->flags & TFM_DECODE_SKIP_SPECIAL)) return;
     const uint8_t *p = tfm__tok_piece(t, (uint32_t)id, &n);
-    int bare = t->flags & TFM_TOK_FIRST_BARE && !d->first_done && !(tfm__tok_flags(t, (uint32_t)id) & TFM_TOK_PIECE_LITERAL);
+    int literal = (tfm__tok_flags(t, (uint32_t)id) & TFM_TOK_PIECE_LITERAL) != 0;
+    int bare = t->flags & TFM_TOK_FIRST_BARE && !d->first_done && !literal;
     d->first_done = 1;
     if (t->flags & TFM_TOK_PER_BYTE && !(flags & TFM_TOKEN_BYTE)) tfm__decode_drop(d, o);
+    if (t->flags & TFM_TOK_STRIP_MARKS && (flags & TFM_TOKEN_BYTE || literal)) d->started = 1;
     for (uint32_t i = 0; i < n; i++) if (!bare || p[i] != ' ') tfm__decode_byte(d, o, p[i]);
 }
 
@@ -5042,15 +5102,16 @@ TFM_API size_t tfm_decode_flush(tfm_decoder *d, char *out, size_t cap) {
 
 TFM_API size_t tfm_decode_max(const tfm_tokenizer *t) { return 3 * ((size_t)t->max_piece + 4); }
 
-/* Whether the run of byte tokens that starts at ids[0] is no UTF-8; its length in *run. */
-static int tfm__decode_bad_run(const tfm_tokenizer *t, const int32_t *ids, int64_t n, int64_t *run) {
+/* Whether the run of byte tokens that starts at ids[0] is no UTF-8; its length in *run. Ids that print nothing do not
+   end it, nor do special ones if they are skipped. */
+static int tfm__decode_bad_run(const tfm_tokenizer *t, const int32_t *ids, int64_t n, int32_t skip, int64_t *run) {
     uint8_t pending[4];
     uint32_t have = 0, len;
     int bad = 0;
     int64_t i = 0;
     for (; i < n; i++) {
         int32_t flags = tfm_token_flags(t, ids[i]);
-        if (!(flags & TFM_TOKEN_PRESENT)) continue;
+        if (!(flags & TFM_TOKEN_PRESENT) || (skip && flags & TFM_TOKEN_SPECIAL)) continue;
         if (!(flags & TFM_TOKEN_BYTE)) break;
         const uint8_t *p = tfm__tok_piece(t, (uint32_t)ids[i], &len);
         if (have && (!len || !tfm__utf8_follows(pending, have, p[0]))) bad = 1;
@@ -5074,7 +5135,7 @@ TFM_API size_t tfm_decode_text(const tfm_tokenizer *t, const int32_t *ids, int64
     for (int64_t i = 0; i < n; i++) {
         if (t->flags & TFM_TOK_BYTE_RUNS && i >= run_end && tfm_token_flags(t, ids[i]) & TFM_TOKEN_BYTE) {
             int64_t run;
-            d.bad_run = (uint8_t)tfm__decode_bad_run(t, ids + i, n - i, &run);
+            d.bad_run = (uint8_t)tfm__decode_bad_run(t, ids + i, n - i, flags & TFM_DECODE_SKIP_SPECIAL, &run);
             run_end = i + run;
         }
         if (i >= run_end) d.bad_run = 0;
@@ -5372,7 +5433,7 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
 
 
 /* ====================================================================================================================
-   [B11] INSTRUCTION SETS: one pass over [C] each, and the choice among them
+   [B12] INSTRUCTION SETS: one pass over [C] each, and the choice among them
    This file includes itself once per instruction set with TFM__PASS set; only [C] is then seen, and its macro FN(name)
    gives every function of the pass its own name. To add one: a row here, a block of primitives in [C].
    ================================================================================================================= */
@@ -5439,8 +5500,12 @@ typedef void (*tfm__strips_fn)(const tfm_matmul_args *a, int64_t strip0, int64_t
 
 #ifdef TFM__HAS_AVX512
 #if defined(__clang__)
-#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"))), apply_to = function)
+#pragma clang attribute push( \
+    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"))), apply_to = function)
 #elif defined(__GNUC__)
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized" /* g++ 12 warns inside its own avx512fintrin.h */
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")
 #pragma GCC optimize("fp-contract=off")
@@ -5452,6 +5517,7 @@ typedef void (*tfm__strips_fn)(const tfm_matmul_args *a, int64_t strip0, int64_t
 #pragma clang attribute pop
 #elif defined(__GNUC__)
 #pragma GCC pop_options
+#pragma GCC diagnostic pop
 #endif
 #endif
 
@@ -5538,7 +5604,8 @@ TFM_API const char *tfm_isa_name(int32_t isa) {
 TFM_API void tfm_rmsnorm(float *out, const float *x, const float *w, float offset, float eps, int64_t n) {
     TFM__PLAIN.rmsnorm(out, x, w, offset, eps, n);
 }
-TFM_API void tfm_layernorm(float *out, const float *x, const float *w, const float *b, float offset, float eps, int64_t n) {
+TFM_API void tfm_layernorm(float *out, const float *x, const float *w, const float *b, float offset, float eps,
+                           int64_t n) {
     TFM__PLAIN.layernorm(out, x, w, b, offset, eps, n);
 }
 TFM_API void tfm_softmax(float *x, int64_t n) { TFM__PLAIN.softmax(x, n); }
@@ -5551,7 +5618,8 @@ TFM_API void tfm_glu(float *out, const float *gate, const float *up, int32_t act
 TFM_API void tfm_swiglu(float *out, const float *gate, const float *up, int64_t n) {
     TFM__PLAIN.glu(out, gate, up, TFM_ACT_SILU, n);
 }
-TFM_API void tfm_rope(float *x, const float *c, const float *s, int32_t style, int32_t dims, int64_t head_dim, int64_t n_heads) {
+TFM_API void tfm_rope(float *x, const float *c, const float *s, int32_t style, int32_t dims, int64_t head_dim,
+                      int64_t n_heads) {
     TFM__PLAIN.rope(x, c, s, style, dims, head_dim, n_heads);
 }
 TFM_API void tfm_quantize_rows(void *out, const float *x, int64_t n_rows, int64_t cols) {
@@ -5559,8 +5627,12 @@ TFM_API void tfm_quantize_rows(void *out, const float *x, int64_t n_rows, int64_
         TFM__PLAIN.quantize_row((uint8_t *)out + (size_t)r * tfm_q8_row_bytes(cols), x + r * cols, cols);
     }
 }
-TFM_API void tfm_embed(float *out, const tfm_tensor *w, int64_t row, float scale) { TFM__PLAIN.embed(out, w, row, scale); }
-TFM_API void tfm_matmul(const tfm_matmul_args *a, int64_t strip0, int64_t strip1) { TFM__PLAIN.matmul(a, strip0, strip1); }
+TFM_API void tfm_embed(float *out, const tfm_tensor *w, int64_t row, float scale) {
+    TFM__PLAIN.embed(out, w, row, scale);
+}
+TFM_API void tfm_matmul(const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
+    TFM__PLAIN.matmul(a, strip0, strip1);
+}
 TFM_API void tfm_attention(const tfm_attention_args *a, int64_t item0, int64_t item1) {
     TFM__PLAIN.attention(a, item0, item1);
 }
@@ -5573,7 +5645,8 @@ static float tfm__rope_period(double theta, int i, int dims) {
     return (float)pow(theta, (double)exponent);
 }
 
-/* YaRN, arXiv:2309.00071: pairs that turn more than `high` times in the trained length are kept, fewer than `low`: divided. */
+/* YaRN, arXiv:2309.00071: pairs that turn more than `high` times in the trained length are kept, those that turn fewer
+   than `low` times divided, those between blended. */
 static void tfm__rope_yarn(const tfm_rope_params *p, double theta, float *inv_freq) {
     const double turns[2] = { p->high > 0 ? (double)p->high : 32.0, p->low > 0 ? (double)p->low : 1.0 };
     double bound[2];
@@ -5595,7 +5668,8 @@ static void tfm__rope_yarn(const tfm_rope_params *p, double theta, float *inv_fr
 
 /* Long wavelengths divided by factor, short ones kept, those between blended. */
 static void tfm__rope_bands(const tfm_rope_params *p, float *inv_freq) {
-    const float low = (float)((double)p->ctx_orig / (double)p->low), high = (float)((double)p->ctx_orig / (double)p->high);
+    const double trained = (double)p->ctx_orig;
+    const float low = (float)(trained / (double)p->low), high = (float)(trained / (double)p->high);
     for (int i = 0; i < p->dims / 2; i++) {
         const float f = inv_freq[i], wavelength = 6.2831853071795864f / f;
         const float smooth = ((float)p->ctx_orig / wavelength - p->low) / (float)((double)p->high - (double)p->low);
@@ -5621,7 +5695,8 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
     const float *factors = p->factors;
     double theta = (double)p->theta;
     if (p->scaling == TFM_ROPE_DYNAMIC) {
-        const double factor = (double)p->factor, max = (double)p->ctx_max, len = rope_len > p->ctx_max ? (double)rope_len : max;
+        const double factor = (double)p->factor, max = (double)p->ctx_max;
+        const double len = rope_len > p->ctx_max ? (double)rope_len : max;
         theta *= pow(factor * len / max - (factor - 1), (double)p->dims / (p->dims - 2));
     }
     if (p->scaling == TFM_ROPE_LONG && p->factors_long && rope_len > p->ctx_orig) factors = p->factors_long;
@@ -5651,25 +5726,25 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
      VF  16 float32     VI  16 int32     VB  64 bytes: 4 inputs of 16 rows, byte 4*row + j
    ================================================================================================================= */
 
-/* Loops over registers must be unrolled, or arrays of vectors stay in memory (gcc does not at -O2). The scalar pass has
-   no registers to gain and would only take long to compile; nor does it need a copy of everything per format. */
+/* With registers everything is inlined into kernels whose format and shape are constants, and loops over registers are
+   unrolled, or arrays of vectors would stay in memory (gcc leaves them at -O2). The scalar pass gains nothing from
+   either, and would take minutes to compile under sanitizers. */
 #if TFM__PASS == TFM__PASS_SCALAR
-#define TFM__BODY static inline
-#else
-#define TFM__BODY TFM__INLINE
-#endif
-#if TFM__PASS == TFM__PASS_SCALAR
+#define TFM__BODY TFM__NOINLINE TFM__UNUSED
 #define TFM__UNROLL
 #elif defined(__clang__)
+#define TFM__BODY TFM__INLINE
 #define TFM__UNROLL _Pragma("clang loop unroll(full)")
 #elif defined(__GNUC__)
+#define TFM__BODY TFM__INLINE
 #define TFM__UNROLL _Pragma("GCC unroll 16")
 #else
+#define TFM__BODY TFM__INLINE
 #define TFM__UNROLL
 #endif
 
 #if TFM__PASS == TFM__PASS_SCALAR
-/* --- primitives, portable C: madd rounds twice --------------------------------------------------------------------- */
+/* --- primitives, portable C: madd rounds twice -------------------------------------------------------------------- */
 
 #define FN(name) tfm__##name##_scalar
 #define TFM__PASS_ISA TFM_ISA_SCALAR
@@ -5725,7 +5800,7 @@ TFM__BODY VF FN(pick)(VF a, VF b, VF yes, VF no) { /* a < b ? yes : no */
 }
 TFM__BODY VI FN(bits)(VF a) { VI r; memcpy(r.v, a.v, 64); return r; }
 TFM__BODY VF FN(from_bits)(VI a) { VF r; memcpy(r.v, a.v, 64); return r; }
-TFM__BODY VI FN(round)(VF a) { /* to nearest, ties to even, |a| < 2^22: the integer appears in the low bits of the sum */
+TFM__BODY VI FN(round)(VF a) { /* to nearest, ties to even, |a| < 2^22: the integer is in the low bits of the sum */
     TFM__LANES a.v[i] += 12582912.0f;
     VI r = FN(bits)(a);
     TFM__LANES r.v[i] = (int32_t)((uint32_t)r.v[i] - 0x4b400000u);
@@ -5767,7 +5842,8 @@ TFM__BODY VB FN(merge)(VB low, VB a, int shift, int mask, int up) { /* low | ((b
     return low;
 }
 TFM__BODY VB FN(flip)(VB a) { for (int i = 0; i < 64; i++) a.v[i] ^= 0x80; return a; }
-TFM__BODY VI FN(byte)(VB a, int j) { VI r; TFM__LANES r.v[i] = a.v[4 * i + j]; return r; } /* unsigned byte j of a lane */
+/* unsigned byte j of each lane */
+TFM__BODY VI FN(byte)(VB a, int j) { VI r; TFM__LANES r.v[i] = a.v[4 * i + j]; return r; }
 /* acc + the products of n groups of 4 codes of `bits` bits (8: signed) with 4n signed activations */
 TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
     for (int g = 0; g < n; g++) {
@@ -5789,7 +5865,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) { /* acc + low * s[0] 
 #undef TFM__LANES
 
 #elif TFM__PASS == TFM__PASS_AVX2
-/* --- primitives, AVX2 with FMA and F16C: two registers a vector ----------------------------------------------------- */
+/* --- primitives, AVX2 with FMA and F16C: two registers a vector --------------------------------------------------- */
 
 #define FN(name) tfm__##name##_avx2
 #define TFM__PASS_ISA TFM_ISA_AVX2
@@ -5904,13 +5980,16 @@ TFM__BODY VF FN(sum16)(const VF *a) { /* the tree of sum, 16 vectors at once */
     }
     TFM__UNROLL
     for (int i = 0; i < 4; i++) {
-        w[i] = _mm256_add_ps(_mm256_shuffle_ps(w[2 * i], w[2 * i + 1], 0x44), _mm256_shuffle_ps(w[2 * i], w[2 * i + 1], 0xee));
+        const __m256 p = w[2 * i], q = w[2 * i + 1];
+        w[i] = _mm256_add_ps(_mm256_shuffle_ps(p, q, 0x44), _mm256_shuffle_ps(p, q, 0xee));
     }
     TFM__UNROLL
     for (int i = 0; i < 2; i++) { /* even sums in the lower half, odd ones in the upper */
-        __m256 s = _mm256_add_ps(_mm256_shuffle_ps(w[2 * i], w[2 * i + 1], 0x88), _mm256_shuffle_ps(w[2 * i], w[2 * i + 1], 0xdd));
-        __m128 even = _mm256_castps256_ps128(s), odd = _mm256_extractf128_ps(s, 1);
-        half[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_unpacklo_ps(even, odd)), _mm_unpackhi_ps(even, odd), 1);
+        const __m256 p = w[2 * i], q = w[2 * i + 1];
+        const __m256 s = _mm256_add_ps(_mm256_shuffle_ps(p, q, 0x88), _mm256_shuffle_ps(p, q, 0xdd));
+        const __m128 even = _mm256_castps256_ps128(s), odd = _mm256_extractf128_ps(s, 1);
+        half[i] = _mm256_castps128_ps256(_mm_unpacklo_ps(even, odd));
+        half[i] = _mm256_insertf128_ps(half[i], _mm_unpackhi_ps(even, odd), 1);
     }
     return FN(f2)(half[0], half[1]);
 }
@@ -5931,7 +6010,9 @@ TFM__BODY __m256i FN(move)(__m256i a, int shift, int mask) { /* bits moved right
     a = shift > 0 ? _mm256_srl_epi16(a, FN(count)(shift)) : shift < 0 ? _mm256_sll_epi16(a, FN(count)(-shift)) : a;
     return _mm256_and_si256(a, _mm256_set1_epi8((char)mask));
 }
-TFM__BODY VB FN(field)(VB a, int shift, int mask) { return FN(i2)(FN(move)(a.a, shift, mask), FN(move)(a.b, shift, mask)); }
+TFM__BODY VB FN(field)(VB a, int shift, int mask) {
+    return FN(i2)(FN(move)(a.a, shift, mask), FN(move)(a.b, shift, mask));
+}
 TFM__BODY VB FN(merge)(VB low, VB a, int shift, int mask, int up) {
     return FN(i2)(_mm256_or_si256(low.a, FN(move)(a.a, shift - up, mask << up)),
                   _mm256_or_si256(low.b, FN(move)(a.b, shift - up, mask << up)));
@@ -5979,11 +6060,13 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
     int32_t two;
     memcpy(&two, s, 4);
     __m256i v = _mm256_set1_epi32(two);
-    return FN(i2)(_mm256_add_epi32(acc.a, _mm256_madd_epi16(pairs.a, v)), _mm256_add_epi32(acc.b, _mm256_madd_epi16(pairs.b, v)));
+    acc.a = _mm256_add_epi32(acc.a, _mm256_madd_epi16(pairs.a, v));
+    acc.b = _mm256_add_epi32(acc.b, _mm256_madd_epi16(pairs.b, v));
+    return acc;
 }
 
 #elif TFM__PASS == TFM__PASS_AVX512
-/* --- primitives, AVX-512 (F, BW, VL, DQ, VNNI): one register a vector ----------------------------------------------- */
+/* --- primitives, AVX-512 (F, BW, VL, DQ, VNNI): one register a vector --------------------------------------------- */
 
 #define FN(name) tfm__##name##_avx512
 #define TFM__PASS_ISA TFM_ISA_AVX512
@@ -6056,17 +6139,21 @@ TFM__BODY VF FN(sum16)(const VF *a) { /* the tree of sum, 16 vectors at once */
     __m512 w[8];
     TFM__UNROLL
     for (int i = 0; i < 8; i++) {
-        w[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0x44), _mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0xee));
+        const __m512 p = a[2 * i], q = a[2 * i + 1];
+        w[i] = _mm512_add_ps(_mm512_shuffle_f32x4(p, q, 0x44), _mm512_shuffle_f32x4(p, q, 0xee));
     }
     TFM__UNROLL
     for (int i = 0; i < 4; i++) {
-        w[i] = _mm512_add_ps(_mm512_shuffle_f32x4(w[2 * i], w[2 * i + 1], 0x88), _mm512_shuffle_f32x4(w[2 * i], w[2 * i + 1], 0xdd));
+        const __m512 p = w[2 * i], q = w[2 * i + 1];
+        w[i] = _mm512_add_ps(_mm512_shuffle_f32x4(p, q, 0x88), _mm512_shuffle_f32x4(p, q, 0xdd));
     }
     TFM__UNROLL
     for (int i = 0; i < 2; i++) {
-        w[i] = _mm512_add_ps(_mm512_shuffle_ps(w[2 * i], w[2 * i + 1], 0x44), _mm512_shuffle_ps(w[2 * i], w[2 * i + 1], 0xee));
+        const __m512 p = w[2 * i], q = w[2 * i + 1];
+        w[i] = _mm512_add_ps(_mm512_shuffle_ps(p, q, 0x44), _mm512_shuffle_ps(p, q, 0xee));
     }
-    w[0] = _mm512_add_ps(_mm512_shuffle_ps(w[0], w[1], 0x88), _mm512_shuffle_ps(w[0], w[1], 0xdd)); /* sums 0 4 8 12 1 ... */
+    /* the sums in the order 0 4 8 12 1 ... */
+    w[0] = _mm512_add_ps(_mm512_shuffle_ps(w[0], w[1], 0x88), _mm512_shuffle_ps(w[0], w[1], 0xdd));
     return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), w[0]);
 }
 TFM__BODY int32_t FN(isum)(VI a) {
@@ -6103,7 +6190,9 @@ TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
     }
     return acc;
 }
-TFM__BODY VI FN(pairs)(VI low, VI high) { return _mm512_mask_blend_epi16(0xaaaaaaaau, low, _mm512_slli_epi32(high, 16)); }
+TFM__BODY VI FN(pairs)(VI low, VI high) {
+    return _mm512_mask_blend_epi16(0xaaaaaaaau, low, _mm512_slli_epi32(high, 16));
+}
 TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
     int32_t two;
     memcpy(&two, s, 4);
@@ -6118,7 +6207,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 /* --- elementary functions ----------------------------------------------------------------------------------------- */
 
 /* e^x: x = n ln 2 + r, |r| <= ln 2 / 2, a polynomial, and 2^n in two factors so that subnormal results and overflow to
-   infinity come out right. Within 1.1 ulp for normal results; NaN stays NaN. */
+   infinity come out right. Within 1.1 ulp; NaN stays NaN. */
 TFM__BODY VF FN(exp)(VF x) {
     x = FN(max)(FN(set)(-105.0f), FN(min)(FN(set)(90.0f), x));
     const VI n = FN(round)(FN(mul)(x, FN(set)(1.44269504f)));
@@ -6142,7 +6231,7 @@ TFM__BODY VF FN(with_sign)(VF magnitude, VF x) {
     return FN(from_bits)(FN(ior)(FN(bits)(magnitude), FN(iand)(FN(bits)(x), FN(iset)(INT32_MIN))));
 }
 
-/* tanh: an odd polynomial below 0.625, else 1 - 2 / (e^2|x| + 1). Within 2 ulp. */
+/* tanh: an odd polynomial below 0.625, else 1 - 2 / (e^2|x| + 1). Within 1.3 ulp. */
 TFM__BODY VF FN(tanh)(VF x) {
     const VF a = FN(abs)(x), z = FN(mul)(x, x), one = FN(set)(1.0f), two = FN(set)(2.0f);
     VF p = FN(set)(-0.00566078071f);
@@ -6155,7 +6244,7 @@ TFM__BODY VF FN(tanh)(VF x) {
     return FN(with_sign)(FN(pick)(a, FN(set)(0.625f), p, far), x);
 }
 
-/* erf: an odd polynomial below 1, else 1 - e^-Q(|x|) with Q = -ln erfc; 1 from 4 on. Within 2 ulp. */
+/* erf: an odd polynomial below 1, else 1 - e^-Q(|x|) with Q = -ln erfc; 1 from 4 on. Within 1.3 ulp. */
 TFM__BODY VF FN(erf)(VF x) {
     const VF a = FN(min)(FN(set)(4.0f), FN(abs)(x)), z = FN(mul)(a, a);
     VF p = FN(set)(7.8891193e-05f);
@@ -6206,7 +6295,9 @@ TFM__BODY VF FN(act)(VF x, const int32_t act) {
 #define TFM__EACH(i, w, n) for (int64_t i = 0, w = 16; w = (n) - i < 16 ? (n) - i : 16, i < (n); i += 16)
 
 /* 16 values, or the last w of an array. */
-TFM__BODY VF FN(get)(const float *p, int64_t w, float fill) { return w == 16 ? FN(load)(p) : FN(load_n)(p, (int)w, fill); }
+TFM__BODY VF FN(get)(const float *p, int64_t w, float fill) {
+    return w == 16 ? FN(load)(p) : FN(load_n)(p, (int)w, fill);
+}
 TFM__BODY void FN(put)(float *p, VF a, int64_t w) {
     if (w == 16) FN(store)(p, a);
     else FN(store_n)(p, a, (int)w);
@@ -6265,7 +6356,8 @@ static void FN(rmsnorm)(float *out, const float *x, const float *weight, float o
     }
 }
 
-static void FN(layernorm)(float *out, const float *x, const float *weight, const float *bias, float offset, float eps, int64_t n) {
+static void FN(layernorm)(float *out, const float *x, const float *weight, const float *bias, float offset, float eps,
+                          int64_t n) {
     VF total = FN(set)(0.0f), squares = total;
     TFM__EACH(i, w, n) total = FN(add)(total, FN(get)(x + i, w, 0.0f));
     const float mean = FN(sum)(total) / (float)n;
@@ -6334,7 +6426,8 @@ static float FN(logsumexp)(const float *x, int64_t n) {
 
 /* cos and sin in double of an angle that was rounded to float32; the quarter turns are taken off with pi / 2 in three
    parts of at most 30 bits, exact for angles below 2^23. Result within 0.51 ulp of float32. */
-static void FN(rope_angles)(float *cos_out, float *sin_out, const float *inv_freq, float mscale, int64_t pos, int64_t n) {
+static void FN(rope_angles)(float *cos_out, float *sin_out, const float *inv_freq, float mscale, int64_t pos,
+                            int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         const double angle = (double)((float)pos * inv_freq[i]);
         const int64_t turns = (int64_t)(angle * 0.63661977236758138 + 0.5);
@@ -6357,7 +6450,8 @@ static void FN(rope_angles)(float *cos_out, float *sin_out, const float *inv_fre
     }
 }
 
-static void FN(rope)(float *x, const float *c, const float *s, int32_t style, int32_t dims, int64_t head_dim, int64_t n_heads) {
+static void FN(rope)(float *x, const float *c, const float *s, int32_t style, int32_t dims, int64_t head_dim,
+                     int64_t n_heads) {
     const int64_t pairs = dims / 2;
     for (int64_t h = 0; h < n_heads; h++, x += head_dim) {
         if (style == TFM_ROPE_HALF) {
@@ -6379,8 +6473,8 @@ static void FN(rope)(float *x, const float *c, const float *s, int32_t style, in
 
 /* --- activations and cache in narrow types ------------------------------------------------------------------------ */
 
-/* Per 32 inputs d = amax / 127, q = round(x * (127 / amax)). Blocks below 2^-119 become zero (their d would be subnormal);
-   in a block that is not finite d is, so that its products are NaN. */
+/* Per 32 inputs d = amax / 127, q = round(x * (127 / amax)). Blocks below 2^-119 become zero (d would be subnormal); in
+   a block that is not finite d is, so that its products are NaN. */
 static void FN(quantize_row)(void *out, const float *x, int64_t cols) {
     int8_t *q = (int8_t *)out;
     float *d = (float *)(void *)(q + cols);
@@ -6388,7 +6482,8 @@ static void FN(quantize_row)(void *out, const float *x, int64_t cols) {
     const VI magnitude = FN(iset)(0x7fffffff);
     for (int64_t b = 0; b < cols / 32; b++) {
         const VF lo = FN(load)(x + 32 * b), hi = FN(load)(x + 32 * b + 16);
-        const int32_t top = FN(imax_all)(FN(imax)(FN(iand)(FN(bits)(lo), magnitude), FN(iand)(FN(bits)(hi), magnitude)));
+        const VI a0 = FN(iand)(FN(bits)(lo), magnitude), a1 = FN(iand)(FN(bits)(hi), magnitude);
+        const int32_t top = FN(imax_all)(FN(imax)(a0, a1));
         const int finite = top < 0x7f800000, tiny = top < 0x04000000;
         const float amax = tfm__bits_f32((uint32_t)top);
         const VF inverse = FN(set)(finite && !tiny ? 127.0f / amax : 0.0f);
@@ -6525,9 +6620,9 @@ TFM__BODY void FN(unit_values)(const int fmt, float *panel, const uint8_t *unit,
 /* --- matmul with q8 activations ----------------------------------------------------------------------------------- */
 
 /* acc + one unit times one token (DESIGN: "the same bits", rule a). Sums of a unit are integers below 2^24, hence exact
-   as int32 and as float32. `first` and `second` are pairs of -zero for the sums of the two halves. */
+   as int32 and as float32. `zeros` and `mins` are pairs for the sums of the two halves: -zero twice, and the minima. */
 TFM__BODY VF FN(unit_dot)(const int fmt, VF acc, const VB *c, const FN(scales) *s, VI mins, VI zeros, const int8_t *x,
-                            float dx, const int16_t *sums) {
+                          float dx, const int16_t *sums) {
     const tfm__format *f = &tfm__formats[fmt];
     const int zero = f->bits == 8 ? 128 * TFM__FLIP : f->zero;
     const VI none = FN(iset)(0);
@@ -6567,7 +6662,7 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a
     const tfm__format *f = &tfm__formats[fmt];
     const int64_t cols = a->w->cols, blocks = cols / f->info.block;
     const int units = f->info.block / 32, zero = f->bits == 8 ? 128 * TFM__FLIP : f->zero;
-    const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * tfm_strip_bytes(f->info.type, cols);
+    const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * tfm__strip_of(f, blocks);
     const uint8_t *scales = codes + tfm__scales_at(f, blocks, 0);
     const uint8_t *x = (const uint8_t *)a->x + (size_t)t0 * a->x_stride;
     const VI zeros = FN(pairs)(FN(iset)(-zero), FN(iset)(-zero));
@@ -6595,11 +6690,17 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a
     for (int t = 0; t < nt; t++) FN(finish)(a, strip, t0 + t, acc[t]);
 }
 
+/* Tokens in portions whose rows stay in the second-level cache while the strips pass by. */
 TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
-    for (int64_t s = strip0; s < strip1; s++) {
-        int64_t t = 0;
-        for (; t + TFM__TOKENS <= a->n; t += TFM__TOKENS) FN(q8_tile)(fmt, TFM__TOKENS, a, s, t);
-        for (; t < a->n; t++) FN(q8_tile)(fmt, 1, a, s, t);
+    const int64_t fit = (int64_t)((1u << 19) / a->x_stride) / TFM__TOKENS * TFM__TOKENS;
+    const int64_t portion = fit ? fit : TFM__TOKENS;
+    for (int64_t t0 = 0; t0 < a->n; t0 += portion) {
+        const int64_t t1 = a->n - t0 < portion ? a->n : t0 + portion;
+        for (int64_t s = strip0; s < strip1; s++) {
+            int64_t t = t0;
+            for (; t + TFM__TOKENS <= t1; t += TFM__TOKENS) FN(q8_tile)(fmt, TFM__TOKENS, a, s, t);
+            for (; t < t1; t++) FN(q8_tile)(fmt, 1, a, s, t);
+        }
     }
 }
 
@@ -6652,10 +6753,10 @@ static void FN(widen_rows)(float *panel, const tfm_tensor *w, int64_t strip, int
 
 TFM__BODY void FN(widen_blocks)(const int fmt, float *panel, const uint8_t *strip, int64_t cols, int64_t k0, int nk) {
     const tfm__format *f = &tfm__formats[fmt];
-    const int64_t blocks = cols / f->info.block;
+    const int64_t blocks = cols / f->info.block, units = f->info.block / 32;
     for (int64_t u = k0 / 32; u < (k0 + nk) / 32; u++, panel += 512) {
-        const int64_t b = 32 * u / f->info.block;
-        FN(unit_values)(fmt, panel, strip + 64 * f->bits * u, strip + tfm__scales_at(f, blocks, b), (int)(u % (f->info.block / 32)));
+        const uint8_t *scales = strip + tfm__scales_at(f, blocks, u / units);
+        FN(unit_values)(fmt, panel, strip + 64 * f->bits * u, scales, (int)(u % units));
     }
 }
 
@@ -6696,7 +6797,8 @@ TFM__BODY void FN(f32_tile)(const int ns, const int nt, const tfm_matmul_args *a
     for (int t = 0; t < nt; t++) {
         TFM__UNROLL
         for (int s = 0; s < ns; s++) {
-            acc[s][t] = w->k0 ? FN(get)(y + (size_t)t * a->y_stride + 16 * s, s + 1 < ns ? 16 : last, 0.0f) : FN(set)(0.0f);
+            const float *at = y + (size_t)t * a->y_stride + 16 * s;
+            acc[s][t] = w->k0 ? FN(get)(at, s + 1 < ns ? 16 : last, 0.0f) : FN(set)(0.0f);
         }
     }
     for (int k = 0; k < w->nk; k++) {
@@ -6749,9 +6851,10 @@ static void FN(matmul_f32)(const tfm_matmul_args *a, int64_t strip0, int64_t str
         for (w.k0 = 0; w.k0 < a->w->cols; w.k0 += depth) {
             w.nk = (int)(a->w->cols - w.k0 < depth ? a->w->cols - w.k0 : depth);
             for (int i = 0; i < ns; i++) {
+                const uint8_t *strip = (const uint8_t *)a->w->data + (size_t)(s + i) * strip_bytes;
                 float *p = panel + 16 * depth * i;
                 if (!in_place) FN(widen)(p, a->w, s + i, w.k0, w.nk);
-                w.p[i] = in_place ? (const float *)(const void *)((const uint8_t *)a->w->data + (size_t)(s + i) * strip_bytes) + 16 * w.k0 : p;
+                w.p[i] = in_place ? (const float *)(const void *)strip + 16 * w.k0 : p;
             }
             FN(f32_panel)(ns, a, &w);
         }
@@ -6761,6 +6864,8 @@ static void FN(matmul_f32)(const tfm_matmul_args *a, int64_t strip0, int64_t str
 
 static void FN(matmul)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
     const int64_t strips = (a->w->rows + 15) / 16;
+    TFM__ASSERT(strip0 >= 0 && a->n >= 0 && a->y_stride >= (size_t)a->w->rows);
+    TFM__ASSERT(!a->x_q8 || (a->w->layout == TFM_TILED && tfm__format_of(a->w->type)->info.block > 1));
     if (strip1 > strips) strip1 = strips;
     if (a->x_q8) FN(q8_kernels)[tfm__format_of(a->w->type) - tfm__formats](a, strip0, strip1);
     else FN(matmul_f32)(a, strip0, strip1);
@@ -6802,16 +6907,20 @@ TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *row, int64_t c, int6
     return type == TFM_F16 ? FN(load_f16)(row) : FN(load_bf16)(row);
 }
 
+/* 16 scores of a block from 16 vectors of partial sums; positions outside [j0, j1) get -inf. */
+static void FN(close_scores)(float *score, const VF *part, const tfm_attention_args *a, int j0, int j1) {
+    VF s = FN(mul)(FN(sum16)(part), FN(set)(a->scale));
+    if (a->softcap > 0) s = FN(cap)(s, FN(set)(a->softcap));
+    FN(store)(score, s);
+    for (int i = 0; i < 16; i++) if (i < j0 || i >= j1) score[i] = -INFINITY;
+}
+
 /* score[r][j] = scale * q[r].k[j] for j in [j0, j1) of a block, capped; -inf elsewhere. */
-TFM__BODY void FN(scores)(const int32_t type, const int nr, float (*score)[64], const FN(query) *rows, const FN(ring) *k,
-                            const tfm_attention_args *a, int j0, int j1) {
+TFM__BODY void FN(scores)(const int32_t type, const int nr, float (*score)[64], const FN(query) *rows,
+                          const FN(ring) *k, const tfm_attention_args *a, int j0, int j1) {
     const int64_t head_dim = a->head_dim;
     for (int j = 0; j < 64; j += 16) {
         VF part[4][16];
-        if (j + 16 <= j0 || j >= j1) {
-            for (int r = 0; r < nr; r++) FN(store)(score[r] + j, FN(set)(-INFINITY));
-            continue;
-        }
         for (int i = 0; i < 16; i++) {
             VF acc[4];
             TFM__UNROLL
@@ -6828,18 +6937,14 @@ TFM__BODY void FN(scores)(const int32_t type, const int nr, float (*score)[64], 
             TFM__UNROLL
             for (int r = 0; r < nr; r++) part[r][i] = acc[r];
         }
-        for (int r = 0; r < nr; r++) {
-            VF s = FN(mul)(FN(sum16)(part[r]), FN(set)(a->scale));
-            if (a->softcap > 0) s = FN(cap)(s, FN(set)(a->softcap));
-            FN(store)(score[r] + j, s);
-            for (int i = j; i < j + 16; i++) if (i < j0 || i >= j1) score[r][i] = -INFINITY;
-        }
+        for (int r = 0; r < nr; r++) FN(close_scores)(score[r] + j, part[r], a, j0 - j, j1 - j);
     }
 }
 
 /* out[chunk] = out * keep + (sum over j of p[j] v[j]) * take, for nc chunks of 16 from chunk c on. */
 TFM__BODY void FN(values)(const int32_t type, const int nr, const int nc, float (*p)[64], const FN(query) *rows,
-                            const float *keep, const float *take, const FN(ring) *v, int n, int j0, int64_t c, int64_t w) {
+                          const float *keep, const float *take, const FN(ring) *v, int n, int j0, int64_t c,
+                          int64_t w) {
     VF acc[4][4];
     TFM__UNROLL
     for (int r = 0; r < nr; r++) {
@@ -6867,45 +6972,54 @@ TFM__BODY void FN(values)(const int32_t type, const int nr, const int nc, float 
     }
 }
 
-TFM__BODY float FN(exp_one)(float x) {
+static float FN(exp_one)(float x) {
     float v[16];
     FN(store)(v, FN(exp)(FN(set)(x)));
     return v[0];
 }
 
-/* One block of 64 positions, of which [j0, j1) are visible to all nr queries: reduced against its own maximum, then
-   merged into the running state. */
-TFM__BODY void FN(block)(const int32_t type, const int nr, FN(query) *rows, const FN(ring) *k, const FN(ring) *v,
-                           const tfm_attention_args *a, int j0, int j1) {
-    float score[4][64], keep[4], take[4];
-    FN(scores)(type, nr, score, rows, k, a, j0, j1);
-    for (int r = 0; r < nr; r++) {
-        const float top = FN(maximum)(score[r], 64);
-        VF e[4];
-        TFM__UNROLL
-        for (int i = 0; i < 4; i++) {
-            e[i] = FN(exp)(FN(sub)(FN(load)(score[r] + 16 * i), FN(set)(top)));
-            FN(store)(score[r] + 16 * i, e[i]);
-        }
-        const float l = FN(sum)(FN(add)(FN(add)(e[0], e[1]), FN(add)(e[2], e[3])));
-        const float m = rows[r].m > top ? rows[r].m : top;
-        keep[r] = FN(exp_one)(rows[r].m - m);
-        take[r] = FN(exp_one)(top - m);
-        rows[r].l = rows[r].l * keep[r] + l * take[r];
-        rows[r].m = m;
+/* Turns the scores of a block into weights against the block's own maximum, and merges maximum and sum into those of
+   the query; its old output counts `keep`, that of the block `take`. */
+static void FN(weigh)(float *score, FN(query) *row, float *keep, float *take) {
+    const float top = FN(maximum)(score, 64);
+    VF e[4];
+    TFM__UNROLL
+    for (int i = 0; i < 4; i++) {
+        e[i] = FN(exp)(FN(sub)(FN(load)(score + 16 * i), FN(set)(top)));
+        FN(store)(score + 16 * i, e[i]);
     }
-    const int64_t chunks = a->head_dim / 16;
+    const float l = FN(sum)(FN(add)(FN(add)(e[0], e[1]), FN(add)(e[2], e[3])));
+    const float m = row->m > top ? row->m : top;
+    *keep = FN(exp_one)(row->m - m);
+    *take = FN(exp_one)(top - m);
+    row->l = row->l * *keep + l * *take;
+    row->m = m;
+}
+
+/* One block of 64 positions, of which [j0, j1) are visible to all nr queries. */
+TFM__BODY void FN(block)(const int32_t type, const int nr, FN(query) *rows, const FN(ring) *k, const FN(ring) *v,
+                         const tfm_attention_args *a, int j0, int j1) {
+    float score[4][64], keep[4], take[4];
+    const int64_t head_dim = a->head_dim;
     const int nc = nr == 1 || TFM__STRIPS == 4 ? 4 : 1; /* as many chains as there are registers */
+    FN(scores)(type, nr, score, rows, k, a, j0, j1);
+    for (int r = 0; r < nr; r++) FN(weigh)(score[r], &rows[r], &keep[r], &take[r]);
     int64_t c = 0;
-    for (; c + nc <= chunks; c += nc) FN(values)(type, nr, nc, score, rows, keep, take, v, j1 - j0, j0, c, 16);
-    for (; c < chunks; c++) FN(values)(type, nr, 1, score, rows, keep, take, v, j1 - j0, j0, c, 16);
-    if (a->head_dim % 16) FN(values)(type, nr, 1, score, rows, keep, take, v, j1 - j0, j0, c, a->head_dim % 16);
+    if (nc > 1) {
+        for (; 16 * (c + nc) <= head_dim; c += nc) {
+            FN(values)(type, nr, nc, score, rows, keep, take, v, j1 - j0, j0, c, 16);
+        }
+    }
+    for (; 16 * c < head_dim; c++) {
+        const int64_t w = head_dim - 16 * c < 16 ? head_dim - 16 * c : 16;
+        FN(values)(type, nr, 1, score, rows, keep, take, v, j1 - j0, j0, c, w);
+    }
 }
 
 /* Up to four queries that read the same kv head. They share the loads of a block that they see alike; where a mask cuts
    it differently each goes alone, with the same arithmetic. */
 TFM__BODY void FN(queries)(const int32_t type, const tfm_attention_args *a, int64_t kv_head, FN(query) *rows, int n) {
-    const int64_t row_bytes = type == TFM_F32 ? 4 * (int64_t)a->head_dim : type == TFM_Q8_0 ? a->head_dim / 32 * 34 : 2 * (int64_t)a->head_dim;
+    const int64_t hd = a->head_dim, row_bytes = type == TFM_F32 ? 4 * hd : type == TFM_Q8_0 ? hd / 32 * 34 : 2 * hd;
     const size_t offset = (size_t)(kv_head * a->length * row_bytes);
     FN(ring) k = { (const uint8_t *)a->k + offset, (size_t)row_bytes, a->length, 0 }, v = k;
     v.base = (const uint8_t *)a->v + offset;
@@ -6964,6 +7078,8 @@ static void FN(query_group)(const tfm_attention_args *a, int64_t kv_head, FN(que
 
 static void FN(attention)(const tfm_attention_args *a, int64_t item0, int64_t item1) {
     const int64_t heads = a->n_heads, group = heads / a->n_kv_heads;
+    TFM__ASSERT(item0 >= 0 && item1 <= heads * a->n && heads % a->n_kv_heads == 0 && a->pos >= 0);
+    TFM__ASSERT(a->head_dim >= 1 && a->head_dim <= 1024 && a->length >= 1 && (a->kv_type != TFM_Q8_0 || a->head_dim % 32 == 0));
     for (int64_t kv = 0; kv < a->n_kv_heads; kv++) {
         FN(query) rows[4];
         int n = 0;
@@ -6984,8 +7100,9 @@ static void FN(attention)(const tfm_attention_args *a, int64_t item0, int64_t it
 }
 
 static const tfm_kernels FN(kernels) = {
-    TFM__PASS_ISA, TFM__PASS_NAME, FN(rmsnorm), FN(layernorm), FN(softmax), FN(logsumexp), FN(softcap), FN(activate), FN(glu),
-    FN(add_scaled), FN(scale), FN(rope_angles), FN(rope), FN(quantize_row), FN(store_kv), FN(embed), FN(matmul), FN(attention)
+    TFM__PASS_ISA, TFM__PASS_NAME, FN(rmsnorm), FN(layernorm), FN(softmax), FN(logsumexp), FN(softcap), FN(activate),
+    FN(glu), FN(add_scaled), FN(scale), FN(rope_angles), FN(rope), FN(quantize_row), FN(store_kv), FN(embed),
+    FN(matmul), FN(attention)
 };
 
 #undef FN

@@ -243,8 +243,9 @@ static void print_figures(const generation *g)
     fprintf(stderr, "prompt     %6lld tokens %10.2f tokens/s\n", (long long)g->n_prompt,
             rate(g->n_prompt, g->prompt_seconds));
     fprintf(stderr, "generated  %6lld tokens %10.2f tokens/s\n", (long long)n, rate(n, g->answer_seconds));
-    fprintf(stderr, "seed %llu, context %d, %s, %d thread%s\n", (unsigned long long)seed, (int)r->setup.n_ctx,
-            tfm_isa_name(tfm_session_isa(r->session)), (int)r->setup.n_threads, r->setup.n_threads == 1 ? "" : "s");
+    if (temp > 0) fprintf(stderr, "seed %llu, ", (unsigned long long)seed);
+    fprintf(stderr, "context %d, %s, %d thread%s\n", (int)r->setup.n_ctx, tfm_isa_name(tfm_session_isa(r->session)),
+            (int)r->setup.n_threads, r->setup.n_threads == 1 ? "" : "s");
 }
 
 int main(int argc, char **argv)

@@ -15,17 +15,17 @@
 #include "tools/base.h"
 
 #define TEST_TABLE(ROW) \
+    ROW(json) \
+    ROW(safetensors) \
+    ROW(gguf) \
+    ROW(llama2c) \
+    ROW(reader_seeds) \
     ROW(errors) \
     ROW(arena) \
     ROW(numbers) \
     ROW(sinks) \
     ROW(cli) \
     ROW(pool) \
-    ROW(json) \
-    ROW(safetensors) \
-    ROW(gguf) \
-    ROW(llama2c) \
-    ROW(reader_seeds) \
     ROW(kernel_formats) \
     ROW(kernel_matmul) \
     ROW(kernel_quantize) \
@@ -34,7 +34,14 @@
     ROW(kernel_rope) \
     ROW(kernel_attention) \
     ROW(kernel_store) \
+    ROW(kernel_isa) \
+    ROW(kernel_plain) \
     ROW(sampler) \
+    ROW(convert_config) \
+    ROW(convert_head) \
+    ROW(convert_directory) \
+    ROW(convert_gguf) \
+    ROW(convert_llama2c) \
     ROW(model) \
     ROW(families) \
     ROW(file)

@@ -9,6 +9,7 @@ dequantised values by gguf-py.
 """
 import os
 import sys
+from importlib import metadata
 
 os.environ["TRANSFORMERS_VERBOSITY"] = "error"
 import numpy as np
@@ -71,7 +72,8 @@ def attention():
     k = values(6, 2 * 8 * 20).view(2, 8, 20).repeat_interleave(2, 0)
     v = values(7, 2 * 8 * 20).view(2, 8, 20).repeat_interleave(2, 0)
     mask = torch.arange(8)[None, :] <= torch.arange(3, 8)[:, None]
-    out = torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None], attn_mask=mask[None, None], scale=0.125)
+    out = torch.nn.functional.scaled_dot_product_attention(q[None], k[None], v[None], attn_mask=mask[None, None],
+                                                           scale=0.125)
     emit("attention", out[0].transpose(0, 1).contiguous())
 
 
@@ -89,8 +91,8 @@ def rotary():
 
     def freqs(name, seq_len=None, **parameters):
         parameters.setdefault("rope_theta", 10000.0)
-        config = transformers.LlamaConfig(hidden_size=64, num_attention_heads=4, head_dim=16, max_position_embeddings=4096,
-                                          rope_parameters=dict(parameters))
+        config = transformers.LlamaConfig(hidden_size=64, num_attention_heads=4, head_dim=16,
+                                          max_position_embeddings=4096, rope_parameters=dict(parameters))
         if "original_max_position_embeddings" in parameters:
             config.original_max_position_embeddings = parameters["original_max_position_embeddings"]
         inv_freq, factor = ROPE_INIT_FUNCTIONS[parameters["rope_type"]](config, "cpu", seq_len=seq_len)
@@ -104,10 +106,9 @@ def rotary():
     freqs("yarn_mscale", rope_type="yarn", factor=40.0, original_max_position_embeddings=4096, mscale=0.707,
           mscale_all_dim=1.0, beta_fast=16, beta_slow=2, truncate=False)
     short, long = [1.0 + 0.1 * i for i in range(8)], [2.0 + 0.7 * i for i in range(8)]
-    freqs("long_short", 1024, rope_type="longrope", factor=4.0, original_max_position_embeddings=1024, short_factor=short,
-          long_factor=long)
-    freqs("long_long", 1025, rope_type="longrope", factor=4.0, original_max_position_embeddings=1024, short_factor=short,
-          long_factor=long)
+    for name, length in ("long_short", 1024), ("long_long", 1025):
+        freqs(name, length, rope_type="longrope", factor=4.0, original_max_position_embeddings=1024,
+              short_factor=short, long_factor=long)
     freqs("bands", rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
           original_max_position_embeddings=8192)
 
@@ -136,8 +137,9 @@ def formats():
 
 
 def main():
-    print(f"/* Made by tests/ref_kernels.py with torch {torch.__version__.split('+')[0]}, transformers {transformers.__version__}, "
-          f"numpy {np.__version__}, gguf {__import__('importlib.metadata', fromlist=['x']).version('gguf')}. */")
+    versions = ", ".join(f"{name} {metadata.version(name).split('+')[0]}"
+                         for name in ("torch", "transformers", "numpy", "gguf"))
+    print(f"/* Made by tests/ref_kernels.py with {versions}. */")
     torch.set_num_threads(1)
     elementwise()
     attention()

@@ -61,17 +61,19 @@ static void describe_small(tiny_model *t) {
 
 static const char provenance[] = "tool test_file\n";
 
-/* The whole file: two layers, Q8_0 matrices in tiles, a tokenizer. */
-static int make_file(tiny_file *f, const tiny_model *t) {
+/* A file of t's weights (a tokenizer alone if t is NULL), with a tokenizer if asked for. */
+static int make_file(tiny_file *f, const tiny_model *t, int with_tokenizer) {
     arena mem;
     tok_section tokenizer;
     tfm_file_writer w;
     tfm_error err;
     sink out = tiny_sink(f);
+    const int64_t n = t ? t->n_weights : 0;
     memset(&mem, 0, sizeof mem);
-    int r = make_tokenizer(&mem, &tokenizer);
-    if (!r) r = writer_begin(&w, &out, &mem, &t->config, t->weights, t->n_weights, tokenizer.bytes, tokenizer.size, &err);
-    for (int64_t i = 0; !r && i < t->n_weights; i++) {
+    memset(&tokenizer, 0, sizeof tokenizer);
+    int r = with_tokenizer ? make_tokenizer(&mem, &tokenizer) : 0;
+    if (!r) r = writer_begin(&w, &out, &mem, t ? &t->config : NULL, t ? t->weights : NULL, n, tokenizer.bytes, tokenizer.size, &err);
+    for (int64_t i = 0; !r && i < n; i++) {
         const tfm_tensor *x = &t->weights[i].t;
         r = writer_data(&w, x->data, tfm_tensor_bytes(x->type, x->layout, x->rows, x->cols), &err);
     }
@@ -201,7 +203,7 @@ static void test_round_trip(const tiny_file *f, const tiny_model *t) {
     tfm_error err;
     check(!tfm_model_verify(m, &err), "verify: %s", err.msg);
     tfm_model_close(m);
-    if (!make_file(&again, t)) check(again.size == f->size && !memcmp(again.data, f->data, f->size), "written twice, the bytes differ");
+    if (!make_file(&again, t, 1)) check(again.size == f->size && !memcmp(again.data, f->data, f->size), "written twice, the bytes differ");
     tiny_file_free(&again);
 }
 
@@ -437,18 +439,35 @@ static void test_paths(const tiny_file *f) {
     check(tfm_model_open(path, NULL, &m, &err) == TFM_ERR_FORMAT && strstr(err.msg, "config.json"), "not a model: '%s'", err.msg);
 }
 
-/* The beginnings of tests/fuzz/fuzz_tfm.c. */
-static void write_seeds(const tiny_file *f) {
+/* What tests/fuzz/fuzz_tfm.c begins with: the whole, and smaller files for its parts. */
+static void write_seed(const char *name, const tiny_file *f) {
     char path[512];
     tfm_error err;
     snprintf(path, sizeof path, "%s/seeds_tfm", test_dir());
-    if (make_directory(path, &err)) {
-        check(0, "%s", err.msg);
-        return;
-    }
-    snprintf(path, sizeof path, "%s/seeds_tfm/small.tfm", test_dir());
-    FILE *out = file_open(path, "wb");
+    int r = make_directory(path, &err);
+    snprintf(path, sizeof path, "%s/seeds_tfm/%s", test_dir(), name);
+    FILE *out = r ? NULL : file_open(path, "wb");
     check(out && fwrite(f->data, 1, f->size, out) == f->size && !fclose(out), "%s cannot be written", path);
+}
+
+static void write_seeds(const tiny_file *whole) {
+    static const int32_t types[] = { TFM_F32, TFM_F16, TFM_BF16, TFM_Q8_0 };
+    tiny_file f = { NULL, 0, 0 };
+    char name[32];
+    write_seed("whole", whole);
+    if (!make_file(&f, NULL, 1)) write_seed("tokenizer", &f);
+    tiny_file_free(&f);
+    for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
+        tiny_model t;
+        describe_small(&t);
+        t.config.n_vocab = 19;
+        t.config.n_layers = 1 + (int32_t)i % 2;
+        tiny_weights(&t, types[i], i == 1 ? TFM_ROWS : TFM_TILED);
+        snprintf(name, sizeof name, "model_%s", tfm_type_get(types[i])->name);
+        if (!make_file(&f, &t, 0)) write_seed(name, &f);
+        tiny_file_free(&f);
+        tiny_weights_free(&t);
+    }
 }
 
 void test_file(void) {
@@ -456,7 +475,7 @@ void test_file(void) {
     tiny_file f = { NULL, 0, 0 };
     describe_small(&t);
     tiny_weights(&t, TFM_Q8_0, TFM_TILED);
-    if (!make_file(&f, &t)) {
+    if (!make_file(&f, &t, 1)) {
         test_round_trip(&f, &t);
         test_padded_rows(&f);
         test_truncated(&f);

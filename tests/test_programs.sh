@@ -41,6 +41,11 @@ done_with() {
     WRONG=
 }
 skip() { SKIPPED=$((SKIPPED + 1)); echo "$1: skipped ($2)"; }
+finish() {
+    if [ $SKIPPED -gt 0 ]; then echo "$PASSED passed, $FAILED failed, $SKIPPED skipped"
+    else echo "$PASSED passed, $FAILED failed"; fi
+    exit $((FAILED > 0))
+}
 
 # fails EXIT WORD PROGRAM ARGS...: it must fail in one line on stderr that begins with "error:" and has WORD in it.
 fails() {
@@ -94,9 +99,12 @@ if [ ! -f "$MODEL" ]; then
 fi
 if [ ! -f "$MODEL" ]; then
     skip "programs on a model" "there is none"
-    echo "$PASSED passed, $FAILED failed, $SKIPPED skipped"
-    exit $((FAILED > 0))
+    finish
 fi
+run 0 tfm-inspect "$MODEL" --json
+VOCAB=$(json n_vocab) WIDTH=$(json d_model) LIMIT=$(json n_ctx_model)
+done_with "the model opens"
+[ -n "$LIMIT" ] || finish
 
 PROMPT="Once upon a time"
 CTX=64
@@ -162,8 +170,6 @@ fi
 
 # ---- tfm-eval --------------------------------------------------------------------------------------------------------
 
-run 0 tfm-inspect "$MODEL" --json
-VOCAB=$(json n_vocab) WIDTH=$(json d_model) LIMIT=$(json n_ctx_model)
 IDS="3, 14 15,9,26,5,35,8,9,7"
 
 run 0 tfm-eval "$MODEL" --ids "$IDS" --logits "$WORK/logits"
@@ -215,6 +221,8 @@ printf '%s' "$many" > "$WORK/ids"
 INPUT=$WORK/ids fails 1 "do not fit" tfm-eval "$MODEL" --ids - --greedy 1
 INPUT=
 fails 1 "$WORK/none/logits" tfm-eval "$MODEL" --ids 1 --logits "$WORK/none/logits"
+fails 1 "the model itself" tfm-eval "$MODEL" --ids 1 --logits "$MODEL"
+fails 2 "two files" tfm-eval "$MODEL" --ids 1 --logits "$WORK/never" --hidden "$WORK/never"
 fails 1 "$WORK/text.tfm" tfm-eval "$WORK/text.tfm" --ids 1 --logits "$WORK/never"
 expect "a file of a failed run" test ! -e "$WORK/never"
 done_with "tfm-eval: errors"
@@ -249,6 +257,7 @@ run 0 tfm-inspect "$MODEL" --tensor output_norm.weight --out "$WORK/tensor"
 expect "size of output_norm.weight" test "$(size "$WORK/tensor")" -eq $((WIDTH * 4))
 run 0 tfm-inspect "$MODEL" --tensor token_embd.weight --out "$WORK/tensor"
 expect "size of token_embd.weight" test "$(size "$WORK/tensor")" -eq $((VOCAB * WIDTH * 4))
+fails 1 "the model itself" tfm-inspect "$MODEL" --tensor output_norm.weight --out "$MODEL"
 fails 1 "no.such" tfm-inspect "$MODEL" --tensor no.such --out "$WORK/never"
 fails 2 "--out" tfm-inspect "$MODEL" --tensor output_norm.weight
 expect "a file of a failed run" test ! -e "$WORK/never"
@@ -277,6 +286,4 @@ run 0 minimal "$MODEL" "$PROMPT"
 expect "no text" test -s "$OUT"
 done_with "minimal"
 
-if [ $SKIPPED -gt 0 ]; then echo "$PASSED passed, $FAILED failed, $SKIPPED skipped"
-else echo "$PASSED passed, $FAILED failed"; fi
-exit $((FAILED > 0))
+finish

@@ -47,7 +47,8 @@ static void draw(const tfm_sampler_config *c, const float *logits, int32_t n_voc
 }
 
 /* One id; the error code is negative. */
-static int32_t pick(const tfm_sampler_config *c, const float *logits, int32_t n_vocab, const int32_t *history, int64_t n)
+static int32_t pick(const tfm_sampler_config *c, const float *logits, int32_t n_vocab, const int32_t *history,
+                    int64_t n)
 {
     void *memory;
     tfm_sampler *s = sampler_new(c, n_vocab, &memory);
@@ -231,17 +232,26 @@ static void check_filters(void)
     check_kept("min-p of 1", c, p, 4, 1);
 }
 
-/* More ids than one step of the partial sort of top-p takes: halves of halves, and a flat tail. */
+/* More ids than the first steps of the partial sort of top-p take. */
 static void check_large(void)
 {
     static float logits[MOST_VOCAB];
+    static int seen[MOST_VOCAB];
     tfm_sampler_config c = settings(1);
-    int i;
-    for (i = 0; i < 1000; i++) logits[i] = i < 600 ? 0.0f : -1.0f;
-    c.top_p = 0.5f; /* half of 600 + 400 / e = 747.15 */
-    check_kept("top-p beyond the first step", c, logits, 1000, 374);
-    c.top_p = 0.95f; /* 709.79 = 600 + 298.4 / e */
-    check_kept("top-p into the tail", c, logits, 1000, 899);
+    int i, wrong = 0, far = 0;
+    for (i = 0; i < 400; i++) logits[i] = i < 300 ? 0.0f : -0.1f;
+    c.top_p = 0.75f; /* of 300 + 100 * 0.90484 = 390.48 */
+    check_kept("top-p beyond the first step", c, logits, 400, 293);
+    c.top_p = 0.95f; /* 370.96 = 300 + 78.4 * 0.90484 */
+    check_kept("top-p into the tail", c, logits, 400, 379);
+    for (i = 0; i < MOST_VOCAB; i++) logits[i] = 0;
+    c.top_p = 0.9f;
+    draw(&c, logits, MOST_VOCAB, 100, seen);
+    for (i = 0; i < MOST_VOCAB; i++) {
+        wrong += seen[i] > 0 && i > 4500;
+        far += seen[i] > 0 && i > 4096;
+    }
+    check(wrong == 0 && far > 0, "top-p of %d equal ids: %d wrong, %d beyond the second step", MOST_VOCAB, wrong, far);
 }
 
 /* Ids that were recorded once: integer logits, so that no function of libm is involved. */

@@ -37,8 +37,9 @@ int checkpoint_value(checkpoint *c, value_set *set, const rule *r, double value,
 int checkpoint_unknown(const checkpoint *c, const char *where, const char *key, tfm_error *err) {
     for (size_t i = 0; i < c->options->n_allow_unknown; i++)
         if (!strcmp(c->options->allow_unknown[i], key)) return TFM_OK;
-    return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: this key of a %s model is not known (--allow-unknown %s ignores it)",
-                     where, c->family->name, key);
+    return tool_fail(err, TFM_ERR_UNSUPPORTED,
+                     "%s: this key of a %s model is not known (--allow-unknown %s ignores it)", where, c->family->name,
+                     key);
 }
 
 void checkpoint_warn(const checkpoint *c, const char *format, ...) {

@@ -30,19 +30,36 @@ int32_t type_for_columns(int32_t wanted, int64_t cols) {
 
 static size_t align64(size_t n) { return (n + 63) & ~(size_t)63; }
 
-/* A quantised source that changes its type passes through float32: one strip of the source's type, 16 rows of floats. */
+/* A quantised source that changes its type passes through float32: a strip of the source's type, 16 rows of floats. */
 size_t strip_work_bytes(int32_t from, int64_t cols) {
     return align64(tfm_strip_bytes(from, cols)) + STRIP * (size_t)cols * sizeof(float);
 }
 
+/* Whether a strip of F16 holds an infinity or NaN. */
+static int overflows_f16(const void *strip, int64_t cols) {
+    const unsigned char *bytes = strip;
+    for (size_t i = 0; i < 2 * STRIP * (size_t)cols; i += 2)
+        if ((bytes[i + 1] & 0x7c) == 0x7c) return 1;
+    return 0;
+}
+
 int convert_strip(int32_t to, void *dst, int32_t from, const void *rows, size_t stride, int n_rows, int64_t cols,
                   void *work) {
-    if (to == from || tfm_type_get(from)->block == 1) return tfm_pack_strip(to, dst, from, rows, stride, n_rows, cols);
+    if (to == from || tfm_type_get(from)->block == 1) {
+        int code = tfm_pack_strip(to, dst, from, rows, stride, n_rows, cols);
+        return !code && to == TFM_F16 && from != TFM_F16 && overflows_f16(dst, cols) ? TFM_ERR_NUMERIC : code;
+    }
     tfm_tensor strip = {work, from, TFM_TILED, STRIP, cols};
     float *values = (float *)(void *)((char *)work + align64(tfm_strip_bytes(from, cols)));
     int code = tfm_pack_strip(from, work, from, rows, stride, n_rows, cols);
     for (int r = 0; !code && r < n_rows; r++) tfm_tensor_row(&strip, r, values + r * cols);
-    return code ? code : tfm_pack_strip(to, dst, TFM_F32, values, (size_t)cols * sizeof(float), n_rows, cols);
+    if (code) return code;
+    return convert_strip(to, dst, TFM_F32, values, (size_t)cols * sizeof(float), n_rows, cols, NULL);
+}
+
+const char *strip_error(int code) {
+    if (code == TFM_ERR_NUMERIC) return "a weight is too large for F16 (BF16 holds it)";
+    return "this change of type is not built";
 }
 
 /* ---- THE HEAD -------------------------------------------------------------------------------------------------- */
@@ -83,18 +100,22 @@ static int settle_tied(checkpoint *c, ckpt_tensor *embed, ckpt_tensor *head, tfm
         return TFM_OK;
     }
     if (!tied)
-        return tool_fail(err, TFM_ERR_FORMAT, "tensor %s is missing, and %s does not say tie_word_embeddings",
-                         checkpoint_role_name(c, embed ? TFM_ROLE_HEAD : TFM_ROLE_EMBED, -1, missing, sizeof missing),
-                         c->file);
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: tensor %s is missing, though tie_word_embeddings is not set",
+                         c->file, checkpoint_role_name(c, embed ? TFM_ROLE_HEAD : TFM_ROLE_EMBED, -1, missing,
+                                                       sizeof missing));
     int code = compare(c, embed, head, &equal, err);
     p->v[P_TIED] = equal;
-    if (equal) head->used = 1;
-    else if (!code) checkpoint_warn(c, "%s says tie_word_embeddings, but %s is not the embedding: it is used as it is", c->file, head->name);
+    if (equal)
+        head->used = 1;
+    else if (!code)
+        checkpoint_warn(c, "%s: tie_word_embeddings is set, but %s differs from the embedding and is used", c->file,
+                        head->name);
     return code;
 }
 
 static int settle_head(checkpoint *c, tfm_error *err) {
-    ckpt_tensor *embed = checkpoint_role(c, TFM_ROLE_EMBED, -1, NULL), *head = checkpoint_role(c, TFM_ROLE_HEAD, -1, NULL);
+    ckpt_tensor *embed = checkpoint_role(c, TFM_ROLE_EMBED, -1, NULL);
+    ckpt_tensor *head = checkpoint_role(c, TFM_ROLE_HEAD, -1, NULL);
     const ckpt_tensor *matrix = embed ? embed : head;
     value_set *p = &c->arch.p;
     char missing[256];
@@ -139,13 +160,16 @@ static const char *shape_text(const ckpt_tensor *t, char *buf, size_t size) {
 static int check_tensor(const checkpoint *c, const ckpt_tensor *t, int64_t rows, int64_t cols, tfm_error *err) {
     char shape[160];
     if (t->type < 0)
-        return tool_fail(err, TFM_ERR_UNSUPPORTED, "tensor %s has type %s, which is not supported", t->name, t->type_name);
+        return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: tensor %s has type %s, which is not supported", c->file,
+                         t->name, t->type_name);
     if (rows == 1 && tfm_type_get(t->type)->block != 1)
-        return tool_fail(err, TFM_ERR_UNSUPPORTED, "tensor %s is a vector of type %s", t->name, t->type_name);
+        return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: tensor %s is a vector of type %s", c->file, t->name,
+                         t->type_name);
     if (t->rows == rows && t->cols == cols) return TFM_OK;
     shape_text(t, shape, sizeof shape);
     if (rows == 1)
-        return tool_fail(err, TFM_ERR_FORMAT, "tensor %s is [%s], %s asks for [%lld]", t->name, shape, c->file, (long long)cols);
+        return tool_fail(err, TFM_ERR_FORMAT, "tensor %s is [%s], %s asks for [%lld]", t->name, shape, c->file,
+                         (long long)cols);
     return tool_fail(err, TFM_ERR_FORMAT, "tensor %s is [%s], %s asks for [%lld, %lld]", t->name, shape, c->file,
                      (long long)rows, (long long)cols);
 }
@@ -164,11 +188,12 @@ static int plan_role(checkpoint *c, plan *p, int layer, int role, tfm_error *err
     char missing[256];
     if (!tfm_role_shape(&p->config, layer, role, &rows, &cols, &optional)) return TFM_OK;
     ckpt_tensor *t = checkpoint_role(c, role, layer, &name);
-    if (!t && role == TFM_ROLE_EMBED) t = checkpoint_role(c, TFM_ROLE_HEAD, layer, &name); /* tied, stored as the head */
+    if (!t && role == TFM_ROLE_EMBED) t = checkpoint_role(c, TFM_ROLE_HEAD, layer, &name); /* tied, stored as head */
     if (!t && optional) return TFM_OK;
     if (!t)
         return tool_fail(err, TFM_ERR_FORMAT, "%s: tensor %s is missing, expected [%lld, %lld]", c->file,
-                         checkpoint_role_name(c, role, layer, missing, sizeof missing), (long long)rows, (long long)cols);
+                         checkpoint_role_name(c, role, layer, missing, sizeof missing), (long long)rows,
+                         (long long)cols);
     int code = check_tensor(c, t, rows, cols, err);
     if (code) return code;
     t->used = 1;
@@ -198,11 +223,14 @@ static int check_leftover(const checkpoint *c, tfm_error *err) {
         if (c->tensors[i].used) continue;
         int harmless = family_skips(c->family, c->form, name);
         if (!harmless && family_owns(c->family, c->form, c->prefix, name))
-            return tool_fail(err, TFM_ERR_UNSUPPORTED, "tensor %s: the model that %s describes has no such part", name, c->file);
+            return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: tensor %s: the model as described has no such part",
+                             c->file, name);
         if (n++ < 4 && used < sizeof names)
             used += (size_t)snprintf(names + used, sizeof names - used, "%s%.70s", used ? ", " : "", name);
     }
-    if (n) checkpoint_warn(c, "skipped %zu tensor%s that the model does not use: %s%s", n, n > 1 ? "s" : "", names, n > 4 ? ", ..." : "");
+    if (n)
+        checkpoint_warn(c, "skipped %zu tensor%s that the model does not use: %s%s", n, n > 1 ? "s" : "", names,
+                        n > 4 ? ", ..." : "");
     return TFM_OK;
 }
 
@@ -210,11 +238,13 @@ static void warn_of_fallbacks(const checkpoint *c, const plan *p) {
     int64_t n = 0;
     const char *first = NULL;
     for (int64_t i = 0; i < p->n; i++) {
-        if (c->options->type == CONVERT_SOURCE || p->weights[i].t.rows == 1 || p->weights[i].t.type == c->options->type) continue;
+        const tfm_tensor *t = &p->weights[i].t;
+        if (c->options->type == CONVERT_SOURCE || t->layout == TFM_ROWS || t->type == c->options->type) continue;
         if (!n++) first = p->items[i].from->name;
     }
-    if (n) checkpoint_warn(c, "%lld tensors stay F16, their rows are no multiple of a block of %s: %s%s", (long long)n,
-                           tfm_type_get(c->options->type)->name, first, n > 1 ? ", ..." : "");
+    if (n)
+        checkpoint_warn(c, "%lld tensors become F16: their rows are no multiple of a block of %s: %s%s", (long long)n,
+                        tfm_type_get(c->options->type)->name, first, n > 1 ? ", ..." : "");
 }
 
 static int make_plan(checkpoint *c, plan *p, tfm_error *err) {
@@ -297,7 +327,8 @@ static int stream_matrix(stream *s, const plan_item *item, const tfm_tensor *t, 
     int64_t step = (int64_t)(CHUNK_BYTES / (stride * STRIP) + 1) * STRIP;
     if (step > t->rows) step = (t->rows + STRIP - 1) / STRIP * STRIP;
     char *raw = arena_array(mem, (size_t)step, stride);
-    char *packed = aligned(mem, (size_t)(step / STRIP) * strip), *work = aligned(mem, strip_work_bytes(from->type, t->cols));
+    char *packed = aligned(mem, (size_t)(step / STRIP) * strip);
+    char *work = aligned(mem, strip_work_bytes(from->type, t->cols));
     if (!raw || !packed || !work) return tool_fail(s->err, TFM_ERR_MEMORY, "out of memory");
     for (int64_t row = 0; row < t->rows; row += step) {
         int64_t n = t->rows - row < step ? t->rows - row : step;
@@ -305,9 +336,10 @@ static int stream_matrix(stream *s, const plan_item *item, const tfm_tensor *t, 
         if (code) return code;
         advance(s, raw, (uint64_t)n * stride);
         for (int64_t r = 0; !code && r < n; r += STRIP)
-            code = convert_strip(t->type, packed + (size_t)(r / STRIP) * strip, from->type, raw + (size_t)r * stride, stride,
-                                 (int)(n - r < STRIP ? n - r : STRIP), t->cols, work);
-        if (code) return tool_fail(s->err, code, "tensor %s: no way from %s to %s", from->name, from->type_name, tfm_type_get(t->type)->name);
+            code = convert_strip(t->type, packed + (size_t)(r / STRIP) * strip, from->type, raw + (size_t)r * stride,
+                                 stride, (int)(n - r < STRIP ? n - r : STRIP), t->cols, work);
+        if (code)
+            return tool_fail(s->err, code, "tensor %s: %s", from->name, strip_error(code));
         code = writer_data(s->w, packed, (size_t)((n + STRIP - 1) / STRIP) * strip, s->err);
         if (code) return code;
     }
@@ -337,8 +369,8 @@ static const char *form_name(const checkpoint *c) {
 /* Lines "name value": where the file comes from; the same for the same input. */
 static const char *provenance(const checkpoint *c) {
     const convert_options *o = c->options;
-    return arena_printf(c->mem, "source %s\nfamily %s\nsource_hash %016llx\ntool tfm-convert %s\ntype %s\n%s", form_name(c),
-                        c->family->name, (unsigned long long)tfm_hash_finish(&c->hash), TFM_VERSION,
+    return arena_printf(c->mem, "source %s\nfamily %s\nsource_hash %016llx\ntool tfm-convert %s\ntype %s\n%s",
+                        form_name(c), c->family->name, (unsigned long long)tfm_hash_finish(&c->hash), TFM_VERSION,
                         o->type == CONVERT_SOURCE ? "source" : tfm_type_get(o->type)->name,
                         o->tokenizer ? "tokenizer given\n" : "");
 }
@@ -364,7 +396,8 @@ static int make_tokenizer(const checkpoint *c, int64_t n_rows, tok_section *out,
     int code = c->options->tokenizer ? tokenizer_of_file(c->options->tokenizer, c->mem, n_rows, out, err)
                                      : c->tokenizer(c, c->mem, n_rows, out, err);
     for (int i = 0; !code && i < out->n_warnings; i++) checkpoint_warn(c, "%s", out->warnings[i]);
-    if (!code && !out->bytes) checkpoint_warn(c, "%s: no tokenizer found: the model can be run on token ids only", c->file);
+    if (!code && !out->bytes)
+        checkpoint_warn(c, "%s: no tokenizer found: the model can be run on token ids only", c->file);
     return code;
 }
 
@@ -413,7 +446,32 @@ static int is_gguf(const source *src) {
     return src->size >= 4 && !source_read(src, 0, magic, 4, NULL) && !memcmp(magic, "GGUF", 4);
 }
 
-static int convert(const source_dir *dir, const source *src, sink *out, const convert_options *options, tfm_error *err) {
+/* Files that people try, by their first bytes, and what to do instead. TFM_OK: nothing that is known. */
+static int refuse_by_content(const source *src, tfm_error *err) {
+    static const struct { unsigned at, n; const char *bytes, *hint; } kinds[] = {
+        {0, 4, "tfm\x1a", "is a .tfm file already (tfm-quantize changes its type)"},
+        {0, 4, "PK\x03\x04", "is a PyTorch file: pickled weights are not read, save them as safetensors"},
+        {0, 2, "\x80\x02", "is a PyTorch file: pickled weights are not read, save them as safetensors"},
+        {8, 2, "{\"", "is one safetensors file: give the directory with its config.json"},
+        {0, 1, "{", "is a JSON file: give its directory, or --vocab-only for a tokenizer.json alone"},
+        {2, 1, "\n", "is a tokenizer.model: --vocab-only converts it alone"}};
+    char head[16];
+    for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
+        if (src->size < kinds[i].at + kinds[i].n || source_read(src, kinds[i].at, head, kinds[i].n, NULL)) continue;
+        if (!memcmp(head, kinds[i].bytes, kinds[i].n))
+            return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: %s", src->name, kinds[i].hint);
+    }
+    return TFM_OK;
+}
+
+static int open_file(checkpoint *c, const source *src, tfm_error *err) {
+    if (is_gguf(src)) return checkpoint_open_gguf(c, src, err);
+    int code = checkpoint_open_llama2c(c, src, err), hint = code ? refuse_by_content(src, err) : TFM_OK;
+    return hint ? hint : code;
+}
+
+static int convert(const source_dir *dir, const source *src, sink *out, const convert_options *options,
+                   tfm_error *err) {
     arena mem = {NULL, 0, 0, 0};
     checkpoint c;
     int code;
@@ -423,8 +481,7 @@ static int convert(const source_dir *dir, const source *src, sink *out, const co
     if (options->vocab_only) {
         code = convert_vocab(&c, dir, src, out, err);
     } else {
-        code = dir ? checkpoint_open_hf(&c, dir, err)
-                   : is_gguf(src) ? checkpoint_open_gguf(&c, src, err) : checkpoint_open_llama2c(&c, src, err);
+        code = dir ? checkpoint_open_hf(&c, dir, err) : open_file(&c, src, err);
         if (!code) code = convert_checkpoint(&c, out, err);
         if (c.close) c.close(&c);
     }

@@ -35,6 +35,7 @@ int convert_file(const source *src, sink *out, const convert_options *options, t
 size_t strip_work_bytes(int32_t from, int64_t cols);
 int convert_strip(int32_t to, void *dst, int32_t from, const void *rows, size_t stride, int n_rows, int64_t cols,
                   void *work);
+const char *strip_error(int code); /* why it failed; TFM_ERR_NUMERIC: a weight became infinite */
 /* The type a matrix gets where `wanted` does not divide its rows: F16, as llama.cpp does. */
 int32_t type_for_columns(int32_t wanted, int64_t cols);
 

@@ -56,7 +56,8 @@ static int says_nothing(const gguf *g, const gguf_kv *kv) {
     int64_t n;
     if (kv->type == GGUF_ARRAY) return kv->count == 0;
     if (kv->type == GGUF_STRING) return kv->u.strings[0].length == 0;
-    return kv->type != GGUF_BOOL && kv->type != GGUF_F32 && kv->type != GGUF_F64 && !gguf_int(g, kv->key, &n, NULL) && n == 0;
+    return kv->type != GGUF_BOOL && kv->type != GGUF_F32 && kv->type != GGUF_F64 &&
+           !gguf_int(g, kv->key, &n, NULL) && n == 0;
 }
 
 /* All keys that begin with the architecture's name. */
@@ -106,12 +107,14 @@ static int read_tokens(checkpoint *c, const gguf *g, tfm_error *err) {
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         int code = gguf_int_or(g, ends[i], -1, &id, err);
         if (code) return code;
-        if (id < -1 || id > INT32_MAX) return tool_fail(err, TFM_ERR_FORMAT, "%s: %s is out of range", c->file, ends[i]);
+        if (id < -1 || id > INT32_MAX)
+            return tool_fail(err, TFM_ERR_FORMAT, "%s: %s is out of range", c->file, ends[i]);
         if (id >= 0) arch_add_eos(&c->arch, id);
     }
     int code = gguf_int_or(g, "tokenizer.ggml.bos_token_id", -1, &id, err);
     if (code || id < 0) return code;
-    if (id > INT32_MAX) return tool_fail(err, TFM_ERR_FORMAT, "%s: tokenizer.ggml.bos_token_id is out of range", c->file);
+    if (id > INT32_MAX)
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: tokenizer.ggml.bos_token_id is out of range", c->file);
     c->arch.p.v[P_BOS] = (double)id;
     c->arch.p.given[P_BOS] = GIVEN_FILE;
     return TFM_OK;
@@ -134,13 +137,15 @@ static int add_tensors(checkpoint *c, const gguf *g, tfm_error *err) {
     return code;
 }
 
-static int read_gguf_rows(const checkpoint *c, const ckpt_tensor *t, int64_t first, int64_t n, void *buf, tfm_error *err) {
+static int read_gguf_rows(const checkpoint *c, const ckpt_tensor *t, int64_t first, int64_t n, void *buf,
+                          tfm_error *err) {
     const gguf *g = c->reader;
     return gguf_read_rows(g, &g->tensors[t->index], (uint64_t)first, (size_t)n, buf, err);
 }
 
 static int gguf_tokenizer(const checkpoint *c, arena *mem, int64_t n_rows, tok_section *out, tfm_error *err) {
-    return gguf_find(c->reader, "tokenizer.ggml.model") ? tokenizer_from_gguf(mem, c->reader, n_rows, out, err) : TFM_OK;
+    if (!gguf_find(c->reader, "tokenizer.ggml.model")) return TFM_OK;
+    return tokenizer_from_gguf(mem, c->reader, n_rows, out, err);
 }
 
 /* The part before the tensors' data, as it stands. */
@@ -165,7 +170,9 @@ int checkpoint_open_gguf(checkpoint *c, const source *src, tfm_error *err) {
     if (!code) code = gguf_str(g, "general.architecture", &arch_name, err);
     if (!code) code = gguf_int_or(g, "split.count", 1, &parts, err);
     if (code) return code;
-    if (parts > 1) return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: one of %lld parts of a split GGUF; merge them first", src->name, (long long)parts);
+    if (parts > 1)
+        return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: one of %lld parts of a split GGUF; merge them first", src->name,
+                         (long long)parts);
     c->reader = g;
     c->read_rows = read_gguf_rows;
     c->tokenizer = gguf_tokenizer;

@@ -14,6 +14,7 @@ enum { CONFIG_LIMIT = 16 << 20, PATH_TEXT = 320 };
 typedef struct hf_reader {
     safetensors st;
     const source_dir *dir;
+    const json *short_factor, *long_factor; /* of LongRoPE, if the config has them */
 } hf_reader;
 
 /* A JSON file of the directory: *out is NULL if it is absent. Its bytes count as part of the source. */
@@ -122,17 +123,21 @@ static int read_layer_types(checkpoint *c, const json *v, tfm_error *err) {
 }
 
 /* A list of RoPE divisors; it becomes a tensor once the tensors are known. */
-static int check_factors(value_set *set, const rule *r, const json *v, tfm_error *err) {
+static int read_factors(checkpoint *c, value_set *set, const rule *r, const json *v, tfm_error *err) {
+    hf_reader *reader = c->reader;
     char where[PATH_TEXT];
     double factor;
     for (size_t i = 0; i < json_count(v); i++) {
         int code = json_as_real(json_at(v, i), &factor, err);
         if (code) return code;
         if (!(factor > 0 && factor < 1e30))
-            return tool_fail(err, TFM_ERR_FORMAT, "%s: %g is no divisor", json_path(json_at(v, i), where, sizeof where), factor);
+            return tool_fail(err, TFM_ERR_FORMAT, "%s: %g is no divisor",
+                             json_path(json_at(v, i), where, sizeof where), factor);
     }
     if (!json_is(v, JSON_ARRAY))
         return tool_fail(err, TFM_ERR_FORMAT, "%s: expected a list", json_path(v, where, sizeof where));
+    if (r->param == P_ROPE_SHORT) reader->short_factor = v;
+    else reader->long_factor = v;
     set->given[r->param] = GIVEN_FILE;
     return TFM_OK;
 }
@@ -153,7 +158,7 @@ static int read_rope_values(checkpoint *c, value_set *set, const json *object, t
         if (says_nothing(v) && !json_is(v, JSON_BOOL)) continue;
         if (!r && says_nothing(v)) continue;
         if (!r) code = checkpoint_unknown(c, json_path(v, where, sizeof where), v->key, err);
-        else if (r->param == P_ROPE_SHORT || r->param == P_ROPE_LONG) code = check_factors(set, r, v, err);
+        else if (r->param == P_ROPE_SHORT || r->param == P_ROPE_LONG) code = read_factors(c, set, r, v, err);
         else if (r->param != P_NONE) code = read_plain(c, set, r, v, err);
     }
     const json *type = json_get(object, "rope_type");
@@ -170,7 +175,8 @@ static int read_rope(checkpoint *c, const json *v, tfm_error *err) {
     for (size_t i = 0; i < json_count(v); i++) {
         const json *member = json_at(v, i);
         if (member != full && member != local && !says_nothing(member))
-            return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: this type of layer is not known", json_path(member, where, sizeof where));
+            return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: this type of layer is not known",
+                             json_path(member, where, sizeof where));
     }
     int code = read_rope_values(c, &c->arch.p, full, err);
     if (code || !json_count(local)) return code;
@@ -221,8 +227,8 @@ static int refuse_quantized(const json *config, tfm_error *err) {
     const char *method;
     if (json_is_null(q)) return TFM_OK;
     if (json_string_or(q, "quant_method", "unknown", &method, NULL)) method = "unknown";
-    return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: quantised checkpoints (%s) are not read: take the original one, or a GGUF",
-                     json_path(q, where, sizeof where), method);
+    return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: quantised checkpoints (%s) are not read: take the original one, or "
+                     "a GGUF", json_path(q, where, sizeof where), method);
 }
 
 static int read_config(checkpoint *c, const source_dir *dir, tfm_error *err) {
@@ -231,14 +237,17 @@ static int read_config(checkpoint *c, const source_dir *dir, tfm_error *err) {
     char file[PATH_TEXT];
     int code = read_json(c, dir, "config.json", &config, err);
     if (code) return code;
-    if (!config) return tool_fail(err, TFM_ERR_IO, "%s: config.json is missing (is this a Hugging Face directory?)", dir->name);
+    if (!config)
+        return tool_fail(err, TFM_ERR_IO, "%s: config.json is missing (is this a Hugging Face directory?)", dir->name);
     code = refuse_quantized(config, err);
     if (code) return code;
     text = json_get(config, "text_config");
     if (!json_is(text, JSON_OBJECT)) text = config;
     code = json_string(json_is_null(json_get(text, "model_type")) ? config : text, "model_type", &model_type, err);
     if (!code) code = refuse_quantized(text, err);
-    if (!code) code = checkpoint_begin(c, FORM_HF, arena_strdup(c->mem, json_path(config, file, sizeof file)), model_type, err);
+    if (!code)
+        code = checkpoint_begin(c, FORM_HF, arena_strdup(c->mem, json_path(config, file, sizeof file)), model_type,
+                                err);
     for (size_t i = 0; !code && i < json_count(text); i++) code = read_member(c, json_at(text, i), err);
     if (!code && text != config) code = read_wrapper(c, config, err);
     if (code) return code;
@@ -252,7 +261,8 @@ static int read_generation_config(checkpoint *c, const source_dir *dir, tfm_erro
     int code = read_json(c, dir, "generation_config.json", &config, err);
     const json *eos = json_get(config, "eos_token_id"), *bos = json_get(config, "bos_token_id");
     if (!code && !says_nothing(eos)) code = read_eos(c, eos, err);
-    if (!code && !json_is_null(bos)) code = read_plain(c, &c->arch.p, family_rule(c->family, FORM_HF, "bos_token_id"), bos, err);
+    if (!code && !json_is_null(bos))
+        code = read_plain(c, &c->arch.p, family_rule(c->family, FORM_HF, "bos_token_id"), bos, err);
     return code;
 }
 
@@ -277,33 +287,14 @@ static void find_prefix(checkpoint *c) {
     c->prefix = *family_prefixes(c->family, FORM_HF);
 }
 
-/* short_factor and long_factor of config.json, wherever they stood. */
-static int add_factors(checkpoint *c, const json *object, tfm_error *err) {
-    static const char *const keys[] = {"short_factor", "long_factor"};
-    static const char *const names[] = {"rope_scaling.short_factor", "rope_scaling.long_factor"};
-    int code = TFM_OK;
-    for (int i = 0; !code && i < 2; i++) {
-        const json *list = json_get(object, keys[i]);
-        size_t n = json_count(list);
-        float *values = arena_array(c->mem, n + 1, sizeof *values);
-        if (!n) continue;
-        if (!values) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
-        for (size_t k = 0; k < n; k++) values[k] = (float)json_at(list, k)->v.number;
-        code = checkpoint_add_floats(c, names[i], values, n, err);
-    }
-    return code;
-}
-
-static int add_rope_factors(checkpoint *c, const source_dir *dir, tfm_error *err) {
-    const json *config;
-    tfm_hash hash = c->hash;
-    if (!c->arch.p.given[P_ROPE_SHORT] && !c->arch.p.given[P_ROPE_LONG]) return TFM_OK;
-    int code = read_json(c, dir, "config.json", &config, err);
-    c->hash = hash;
-    const json *text = json_get(config, "text_config");
-    if (!json_is(text, JSON_OBJECT)) text = config;
-    const json *rope = json_get(text, json_is_null(json_get(text, "rope_parameters")) ? "rope_scaling" : "rope_parameters");
-    return code ? code : add_factors(c, rope, err);
+/* A list of config.json as a tensor. */
+static int add_factors(checkpoint *c, const char *name, const json *list, tfm_error *err) {
+    size_t n = json_count(list);
+    if (!n) return TFM_OK;
+    float *values = arena_array(c->mem, n, sizeof *values);
+    if (!values) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    for (size_t i = 0; i < n; i++) values[i] = (float)json_at(list, i)->v.number;
+    return checkpoint_add_floats(c, name, values, n, err);
 }
 
 static int add_tensors(checkpoint *c, const safetensors *st, tfm_error *err) {
@@ -314,7 +305,7 @@ static int add_tensors(checkpoint *c, const safetensors *st, tfm_error *err) {
         memset(&t, 0, sizeof t);
         t.name = from->name;
         t.type = type_of(from->dtype);
-        t.type_name = st_dtype_name(from->dtype);
+        t.type_name = st_dtype_name((int)from->dtype);
         t.n_dims = from->n_dims;
         memcpy(t.dims, from->dims, sizeof t.dims);
         t.index = i;
@@ -328,14 +319,16 @@ static int refuse_other_forms(const source_dir *dir, tfm_error *err) {
                                           "consolidated.pth", "model.pth"};
     for (size_t i = 0; i < sizeof pytorch / sizeof *pytorch; i++)
         if (has_file(dir, pytorch[i]))
-            return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: only %s: pickled weights are not read, save them as safetensors "
-                             "(save_pretrained does)", dir->name, pytorch[i]);
+            return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: only %s: pickled weights are not read, save them as "
+                             "safetensors (save_pretrained does)", dir->name, pytorch[i]);
     return tool_fail(err, TFM_ERR_IO, "%s: neither model.safetensors nor model.safetensors.index.json", dir->name);
 }
 
-static int read_hf_rows(const checkpoint *c, const ckpt_tensor *t, int64_t first, int64_t n, void *buf, tfm_error *err) {
+static int read_hf_rows(const checkpoint *c, const ckpt_tensor *t, int64_t first, int64_t n, void *buf,
+                        tfm_error *err) {
     const hf_reader *r = c->reader;
-    return st_read(&r->st, &r->st.tensors[t->index], (uint64_t)(first * t->cols), (size_t)(n * t->cols), buf, err);
+    const st_tensor *from = &r->st.tensors[t->index];
+    return st_read(&r->st, from, (uint64_t)(first * t->cols), (size_t)(n * t->cols), buf, err);
 }
 
 static int hf_tokenizer(const checkpoint *c, arena *mem, int64_t n_rows, tok_section *out, tfm_error *err) {
@@ -359,11 +352,13 @@ int checkpoint_open_hf(checkpoint *c, const source_dir *dir, tfm_error *err) {
     int code = read_config(c, dir, err);
     if (!code) code = read_generation_config(c, dir, err);
     if (code) return code;
-    if (!has_file(dir, "model.safetensors") && !has_file(dir, "model.safetensors.index.json")) return refuse_other_forms(dir, err);
+    if (!has_file(dir, "model.safetensors") && !has_file(dir, "model.safetensors.index.json"))
+        return refuse_other_forms(dir, err);
     c->close = hf_close;
     code = st_open_dir(&r->st, dir, c->mem, err);
     if (!code) code = add_tensors(c, &r->st, err);
-    if (!code) code = add_rope_factors(c, dir, err);
+    if (!code) code = add_factors(c, "rope_scaling.short_factor", r->short_factor, err);
+    if (!code) code = add_factors(c, "rope_scaling.long_factor", r->long_factor, err);
     if (!code) find_prefix(c);
     return code;
 }

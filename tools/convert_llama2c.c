@@ -41,7 +41,8 @@ static void set_values(checkpoint *c, const l2c_model *m) {
 }
 
 /* A layer's matrix as float32, which l2c_read gives in host order; the file's order is little-endian. */
-static int read_l2c_rows(const checkpoint *c, const ckpt_tensor *t, int64_t first, int64_t n, void *buf, tfm_error *err) {
+static int read_l2c_rows(const checkpoint *c, const ckpt_tensor *t, int64_t first, int64_t n, void *buf,
+                         tfm_error *err) {
     const l2c_model *m = c->reader;
     l2c_role role = (l2c_role)(t->index / (size_t)m->n_layers);
     int64_t layer = (int64_t)(t->index % (size_t)m->n_layers);

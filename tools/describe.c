@@ -4,6 +4,8 @@
 
 #include "describe.h"
 
+enum { MAX_BLOCKS = 255, MAX_LAYERS = 4096 }; /* of tfm.h */
+
 typedef struct describer {
     const arch *a;
     const char *file;
@@ -100,9 +102,8 @@ static int set_rope(const describer *d, tfm_block *b, const value_set *set) {
                              (double)b->rope_factor);
     }
     if (d->a->rope_factors && scaling == TFM_ROPE_PLAIN) b->rope_scaling = TFM_ROPE_FACTORS;
-    else if (d->a->rope_factors && scaling != TFM_ROPE_LONG)
-        return tool_fail(d->err, TFM_ERR_UNSUPPORTED, "%s: rope scaling and a tensor of rope factors together", d->file);
-    return TFM_OK;
+    if (!d->a->rope_factors || b->rope_scaling == TFM_ROPE_FACTORS || scaling == TFM_ROPE_LONG) return TFM_OK;
+    return tool_fail(d->err, TFM_ERR_UNSUPPORTED, "%s: RoPE scaling and a tensor of RoPE factors at once", d->file);
 }
 
 /* The RoPE of window layers, where it is another one. */
@@ -174,8 +175,6 @@ static int describe_block(const describer *d, int64_t layer, tfm_block *b) {
     return set_rope(d, b, in_window ? local_rope(a, &local) : &a->p);
 }
 
-enum { MAX_BLOCKS = 255 };
-
 /* Blocks are shared by equal layers. */
 static int describe_layers(const describer *d, arena *mem, tfm_config *c) {
     tfm_block *blocks = arena_array(mem, MAX_BLOCKS, sizeof *blocks);
@@ -212,6 +211,9 @@ static int settle_sizes(const describer *d, arch *a) {
         int code = need_positive(d, sizes[i].p, sizes[i].what);
         if (code) return code;
     }
+    if (arch_int(a, P_N_LAYERS) > MAX_LAYERS)
+        return tool_fail(d->err, TFM_ERR_UNSUPPORTED, "%s: %d layers, at most %d are supported", d->file,
+                         arch_int(a, P_N_LAYERS), MAX_LAYERS);
     if (!a->p.given[P_N_KV_HEADS]) a->p.v[P_N_KV_HEADS] = a->p.v[P_N_HEADS];
     if (!a->p.given[P_HEAD_DIM]) {
         if (arch_int(a, P_D_MODEL) % arch_int(a, P_N_HEADS))
@@ -267,5 +269,8 @@ int describe(const arch *given, const char *file, arena *mem, tfm_config *c, tfm
     memcpy(c->eos, a.eos, (size_t)a.n_eos * sizeof *a.eos);
     code = describe_layers(&d, mem, c);
     if (!code) code = check_eos(&d, c);
-    return code ? code : tfm_config_check(c, err);
+    if (code) return code;
+    tfm_error why;
+    code = tfm_config_check(c, &why);
+    return code ? tool_fail(err, code, "%s: %s", file, why.msg) : TFM_OK;
 }

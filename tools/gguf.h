@@ -33,6 +33,8 @@ typedef enum gguf_value_type {
     GGUF_U64, GGUF_I64, GGUF_F64, GGUF_N_VALUE_TYPES
 } gguf_value_type;
 
+size_t gguf_value_bytes(gguf_value_type type); /* of one value in the file; 0: it varies */
+
 typedef struct gguf_string {
     const char *text; /* zero-terminated; may hold zeros and need not be UTF-8 */
     size_t length;
@@ -90,7 +92,6 @@ int gguf_str(const gguf *g, const char *key, const char **out, tfm_error *err); 
 
 /* The same where absent means a default. */
 int gguf_int_or(const gguf *g, const char *key, int64_t otherwise, int64_t *out, tfm_error *err);
-int gguf_real_or(const gguf *g, const char *key, double otherwise, double *out, tfm_error *err);
 int gguf_bool_or(const gguf *g, const char *key, int otherwise, int *out, tfm_error *err);
 int gguf_str_or(const gguf *g, const char *key, const char *otherwise, const char **out, tfm_error *err);
 
@@ -98,13 +99,11 @@ int gguf_str_or(const gguf *g, const char *key, const char *otherwise, const cha
 int gguf_ints(const gguf *g, const char *key, int64_t *out, size_t n, tfm_error *err);
 int gguf_bools(const gguf *g, const char *key, int *out, size_t n, tfm_error *err);
 
-/* Arrays: the kv whose elements are strings, integers (or bools) or numbers of any size; then element by element. */
+/* Arrays: the kv whose elements are strings, integers or numbers of any size; then element by element. */
 int gguf_string_array(const gguf *g, const char *key, const gguf_kv **out, tfm_error *err);
 int gguf_int_array(const gguf *g, const char *key, const gguf_kv **out, tfm_error *err);
 int gguf_real_array(const gguf *g, const char *key, const gguf_kv **out, tfm_error *err);
 int64_t gguf_int_at(const gguf_kv *kv, size_t i);  /* i < kv->count; saturates a u64 */
 double gguf_real_at(const gguf_kv *kv, size_t i);
-
-const char *gguf_value_type_name(int type);
 
 #endif

@@ -1,4 +1,8 @@
-/* json.c - recursive descent over the text; finished containers move from a stack to the arena. */
+/* json.c - text to tree: recursive descent; finished containers move from a stack to the arena.
+ *
+ * Strings are decoded where they stand: decoded, none is longer than it was written, and the place of its closing quote
+ * is free for the final zero. So most of a vocabulary is never copied.
+ */
 #include "json.h"
 
 #include <math.h>
@@ -8,12 +12,13 @@
 enum {
     MAX_DEPTH = 128,
     MAX_VALUES = 1 << 23,  /* of one text, so that "[[[],[],..." cannot fill the memory */
-    SMALL_OBJECT = 16,     /* up to here members are compared one by one */
-    DOCUMENT = 255         /* type of the root's parent, whose text is the file's name */
+    SMALL_OBJECT = 16      /* up to here members are compared one by one */
 };
 
 typedef struct parser {
-    const unsigned char *start, *at, *end;
+    unsigned char *at, *end;
+    const unsigned char *line_start; /* of the line that `at` is on; only blanks may hold line breaks */
+    unsigned long line;
     const char *name;
     arena *a;
     json *stack;           /* finished values whose containers are still open */
@@ -25,18 +30,11 @@ typedef struct parser {
 
 /* ---- errors ---------------------------------------------------------------------------------------------------- */
 
-/* Names line and column (in bytes, from 1) of `where`. */
+/* Names line and column (in bytes, from 1) of `where`, which is on the line of p->at. */
 static int fail_at(const parser *p, const unsigned char *where, const char *what)
 {
-    const unsigned char *c, *line_start = p->start;
-    unsigned long line = 1;
-    for (c = p->start; c < where; c++) {
-        if (*c != '\n') continue;
-        line++;
-        line_start = c + 1;
-    }
-    return tool_fail(p->err, TFM_ERR_FORMAT, "%s: line %lu, column %lu: %s", p->name, line,
-                     (unsigned long)(where - line_start) + 1, what);
+    return tool_fail(p->err, TFM_ERR_FORMAT, "%s: line %lu, column %lu: %s", p->name, p->line,
+                     (unsigned long)(where - p->line_start) + 1, what);
 }
 
 static int fail_memory(const parser *p)
@@ -110,8 +108,8 @@ static char *put_escape(char *to, const unsigned char **s, const unsigned char *
     return to;
 }
 
-/* Finds the closing quote of a string whose text starts at p->at and checks the text but for its escapes. */
-static int find_quote(const parser *p, const unsigned char **quote, int *has_escapes)
+/* The bytes up to the closing quote of a string whose text starts at p->at. Checks them, but not the escapes. */
+static int measure_string(const parser *p, size_t *n, int *has_escapes)
 {
     const unsigned char *s = p->at;
     *has_escapes = 0;
@@ -130,36 +128,37 @@ static int find_quote(const parser *p, const unsigned char **quote, int *has_esc
         s += length;
     }
     if (s >= p->end || *s != '"') return fail_at(p, p->at - 1, "string without an end");
-    *quote = s;
+    *n = (size_t)(s - p->at);
     return TFM_OK;
 }
 
 /* The string whose opening quote is at p->at. */
 static int parse_string(parser *p, const char **text, uint32_t *length)
 {
-    const unsigned char *s = ++p->at, *quote = s;
-    int has_escapes, code = find_quote(p, &quote, &has_escapes);
-    char *to;
+    const unsigned char *s = ++p->at, *quote;
+    char *to = (char *)p->at;
+    size_t n = 0;
+    int has_escapes, code = measure_string(p, &n, &has_escapes);
     if (code != TFM_OK) return code;
-    to = arena_text(p->a, (size_t)(quote - s));
-    if (to == NULL) return fail_memory(p);
     *text = to;
+    quote = s + n;
     if (!has_escapes) {
-        memcpy(to, s, (size_t)(quote - s));
-        to += quote - s;
+        to += n;
         s = quote;
     }
     while (s < quote) {
+        const unsigned char *escape = s;
         if (*s != '\\') {
             *to++ = (char)*s++;
             continue;
         }
-        p->at = s++;
+        s++;
         to = put_escape(to, &s, quote);
-        if (to == NULL) return fail_at(p, p->at, "invalid escape in a string");
+        if (to == NULL) return fail_at(p, escape, "invalid escape in a string");
     }
+    *to = 0;
     *length = (uint32_t)(to - *text);
-    p->at = quote + 1;
+    p->at += n + 1;
     return TFM_OK;
 }
 
@@ -204,14 +203,14 @@ static int parse_number(parser *p, json *out)
     size_t n = end != NULL ? (size_t)(end - p->at) : 0;
     if (n == 0) return fail_at(p, p->at, "invalid number");
     out->type = JSON_NUMBER;
-    out->u.text = arena_strndup(p->a, (const char *)p->at, n);
+    out->u.text = arena_strndup(p->a, (const char *)p->at, n); /* behind it stands a byte that is yet to be read */
     if (out->u.text == NULL) return fail_memory(p);
     out->count = (uint32_t)n;
     out->is_integer = (uint8_t)(is_integer && parse_int64(out->u.text, n, &out->v.integer) == 0);
     if (!out->is_integer && parse_real(out->u.text, n, &out->v.number) != 0) {
         return fail_at(p, p->at, "number with too many digits");
     }
-    p->at = end;
+    p->at += n;
     return TFM_OK;
 }
 
@@ -256,40 +255,32 @@ static const char *key_of(const void *table, uint32_t entry, size_t *length)
     return member->key;
 }
 
-static uint32_t find_member(const json *items, uint32_t n, const char *key, size_t length)
-{
-    uint32_t i;
-    for (i = 0; i < n; i++)
-        if (items[i].key_length == length && memcmp(items[i].key, key, length) == 0) return i;
-    return NAME_ABSENT;
-}
-
 /* Of members with one key the first keeps its place and gets the last one's value. */
 static int merge_duplicates(const parser *p, json *object)
 {
     json *items = object->u.items;
-    uint32_t i, kept = 0, same, n = object->count;
+    uint32_t i, same, n = object->count;
     name_index *index = NULL;
     if (n > SMALL_OBJECT) {
         index = (name_index *)arena_alloc(p->a, sizeof *index);
         if (index == NULL || name_index_init(index, p->a, n, key_of) != TFM_OK) return fail_memory(p);
     }
-    for (i = 0; i < n; i++) {
-        int result = TFM_OK;
-        items[kept] = items[i];
-        if (index != NULL) {
-            result = name_index_add(index, items, kept, &same);
-        } else {
-            same = find_member(items, kept, items[i].key, items[i].key_length);
-            if (same != NAME_ABSENT) result = 1;
-        }
-        if (result < 0) return fail_at(p, p->at, "object whose keys all collide");
-        if (result == 1) items[same] = items[i];
-        else kept++;
-    }
-    object->has_duplicates = kept < n;
-    object->count = kept;
     object->v.index = index;
+    for (i = 0, object->count = 0; i < n; i++) {
+        int present;
+        items[object->count] = items[i];
+        if (index != NULL) {
+            present = name_index_add(index, items, object->count, &same);
+        } else {
+            const json *earlier = json_get_n(object, items[i].key, items[i].key_length);
+            present = earlier != NULL;
+            same = present ? (uint32_t)(earlier - items) : 0;
+        }
+        if (present < 0) return fail_at(p, p->at, "object whose keys all collide");
+        if (present) items[same] = items[i];
+        else object->count++;
+    }
+    object->has_duplicates = object->count < n;
     return TFM_OK;
 }
 
@@ -320,7 +311,14 @@ static int close_container(parser *p, size_t first, json *out)
 
 static void skip_blanks(parser *p)
 {
-    while (p->at < p->end && (*p->at == ' ' || *p->at == '\n' || *p->at == '\t' || *p->at == '\r')) p->at++;
+    for (; p->at < p->end; p->at++) {
+        if (*p->at == '\n') {
+            p->line++;
+            p->line_start = p->at + 1;
+        } else if (*p->at != ' ' && *p->at != '\t' && *p->at != '\r') {
+            return;
+        }
+    }
 }
 
 /* Steps over c after blanks, if it is there. */
@@ -404,7 +402,7 @@ static const json *parse_document(parser *p)
         fail_memory(p);
         return NULL;
     }
-    document->type = DOCUMENT;
+    document->type = JSON_DOCUMENT;
     if (p->end - p->at >= 3 && memcmp(p->at, "\xef\xbb\xbf", 3) == 0) p->at += 3;
     if (parse_value(p, root) != TFM_OK) return NULL;
     skip_blanks(p);
@@ -417,13 +415,15 @@ static const json *parse_document(parser *p)
     return root;
 }
 
-const json *json_parse(const char *name, const char *text, size_t n, arena *a, tfm_error *err)
+const json *json_parse_in_place(const char *name, char *text, size_t n, arena *a, tfm_error *err)
 {
     parser p;
     const json *root;
     memset(&p, 0, sizeof p);
-    p.start = p.at = (const unsigned char *)text;
-    p.end = p.start + n;
+    p.at = (unsigned char *)text;
+    p.end = p.at + n;
+    p.line_start = p.at;
+    p.line = 1;
     p.name = name;
     p.a = a;
     p.err = err;
@@ -436,215 +436,18 @@ const json *json_parse(const char *name, const char *text, size_t n, arena *a, t
     return root;
 }
 
+const json *json_parse(const char *name, const char *text, size_t n, arena *a, tfm_error *err)
+{
+    char *copy = arena_strndup(a, text, n);
+    if (copy != NULL) return json_parse_in_place(name, copy, n, a, err);
+    tool_fail(err, TFM_ERR_MEMORY, "%s: no memory for %zu bytes of JSON", name, n);
+    return NULL;
+}
+
 const json *json_read(const source *s, uint64_t limit, arena *a, tfm_error *err)
 {
-    arena scratch = { NULL, 0, 0, 0 };
-    const json *root = NULL;
     char *text;
     size_t n;
-    if (source_read_all(s, limit, &scratch, &text, &n, err) == TFM_OK) root = json_parse(s->name, text, n, a, err);
-    arena_free(&scratch);
-    return root;
-}
-
-/* ---- look-up --------------------------------------------------------------------------------------------------- */
-
-int json_is(const json *v, json_type type)
-{
-    return v != NULL && v->type == (uint8_t)type;
-}
-
-int json_is_null(const json *v)
-{
-    return v == NULL || v->type == JSON_NULL;
-}
-
-size_t json_count(const json *container)
-{
-    return json_is(container, JSON_ARRAY) || json_is(container, JSON_OBJECT) ? container->count : 0;
-}
-
-const json *json_at(const json *container, size_t i)
-{
-    return i < json_count(container) ? &container->u.items[i] : NULL;
-}
-
-const json *json_get_n(const json *object, const char *key, size_t length)
-{
-    uint32_t i;
-    if (!json_is(object, JSON_OBJECT)) return NULL;
-    if (object->v.index != NULL) i = name_index_find(object->v.index, object->u.items, key, length);
-    else i = find_member(object->u.items, object->count, key, length);
-    return i == NAME_ABSENT ? NULL : &object->u.items[i];
-}
-
-const json *json_get(const json *object, const char *key)
-{
-    return json_get_n(object, key, strlen(key));
-}
-
-/* ---- paths ----------------------------------------------------------------------------------------------------- */
-
-const char *json_type_name(int type)
-{
-    static const char *const names[] = { "null", "a boolean", "a number", "a string", "an array", "an object" };
-    return type >= 0 && type <= JSON_OBJECT ? names[type] : "nothing";
-}
-
-/* Writes the path down to v behind the `used` bytes of buf; returns the new length. */
-static size_t append_path(const json *v, char *buf, size_t size, size_t used)
-{
-    int n;
-    if (v == NULL || used >= size) return used;
-    if (v->type == DOCUMENT) {
-        n = snprintf(buf + used, size - used, "%s", v->u.text);
-    } else {
-        int is_top = v->parent == NULL || v->parent->type == DOCUMENT;
-        used = append_path(v->parent, buf, size, used);
-        if (is_top || used >= size) return used;
-        if (v->parent->type == JSON_ARRAY) {
-            n = snprintf(buf + used, size - used, "[%lu]", (unsigned long)(v - v->parent->u.items));
-        } else {
-            int first = v->parent->parent == NULL || v->parent->parent->type == DOCUMENT;
-            n = snprintf(buf + used, size - used, "%s%s", first ? ": " : ".", v->key);
-        }
-    }
-    return n > 0 ? used + (size_t)n : used;
-}
-
-const char *json_path(const json *v, char *buf, size_t size)
-{
-    if (size > 0) buf[0] = 0;
-    append_path(v, buf, size, 0);
-    return buf;
-}
-
-/* ---- typed values ---------------------------------------------------------------------------------------------- */
-
-static int fail_type(const json *v, const char *expected, tfm_error *err)
-{
-    char path[512];
-    if (v == NULL) return tool_fail(err, TFM_ERR_FORMAT, "expected %s, found nothing", expected);
-    return tool_fail(err, TFM_ERR_FORMAT, "%s: expected %s, found %s", json_path(v, path, sizeof path), expected,
-                     json_type_name(v->type));
-}
-
-static int fail_absent(const json *object, const char *key, tfm_error *err)
-{
-    char path[512];
-    int at_top = object == NULL || object->parent == NULL || object->parent->type == DOCUMENT;
-    json_path(object, path, sizeof path);
-    return tool_fail(err, TFM_ERR_FORMAT, "%s%s%s: missing", path, at_top ? ": " : ".", key);
-}
-
-int json_as_int(const json *v, int64_t *out, tfm_error *err)
-{
-    char path[512];
-    if (!json_is(v, JSON_NUMBER)) return fail_type(v, "an integer", err);
-    if (v->is_integer) {
-        *out = v->v.integer;
-        return TFM_OK;
-    }
-    if (!(fabs(v->v.number) <= 9007199254740992.0) || floor(v->v.number) != v->v.number) {
-        return tool_fail(err, TFM_ERR_FORMAT, "%s: expected an integer, found %s", json_path(v, path, sizeof path),
-                         v->u.text);
-    }
-    *out = (int64_t)v->v.number;
-    return TFM_OK;
-}
-
-int json_as_real(const json *v, double *out, tfm_error *err)
-{
-    if (!json_is(v, JSON_NUMBER)) return fail_type(v, "a number", err);
-    *out = v->is_integer ? (double)v->v.integer : v->v.number;
-    return TFM_OK;
-}
-
-int json_as_bool(const json *v, int *out, tfm_error *err)
-{
-    if (!json_is(v, JSON_BOOL)) return fail_type(v, "a boolean", err);
-    *out = v->boolean;
-    return TFM_OK;
-}
-
-int json_as_string(const json *v, const char **out, tfm_error *err)
-{
-    char path[512];
-    if (!json_is(v, JSON_STRING)) return fail_type(v, "a string", err);
-    if (strlen(v->u.text) != v->count) {
-        return tool_fail(err, TFM_ERR_FORMAT, "%s: string with a zero byte", json_path(v, path, sizeof path));
-    }
-    *out = v->u.text;
-    return TFM_OK;
-}
-
-int json_int(const json *object, const char *key, int64_t *out, tfm_error *err)
-{
-    const json *v = json_get(object, key);
-    return v != NULL ? json_as_int(v, out, err) : fail_absent(object, key, err);
-}
-
-int json_real(const json *object, const char *key, double *out, tfm_error *err)
-{
-    const json *v = json_get(object, key);
-    return v != NULL ? json_as_real(v, out, err) : fail_absent(object, key, err);
-}
-
-int json_bool(const json *object, const char *key, int *out, tfm_error *err)
-{
-    const json *v = json_get(object, key);
-    return v != NULL ? json_as_bool(v, out, err) : fail_absent(object, key, err);
-}
-
-int json_string(const json *object, const char *key, const char **out, tfm_error *err)
-{
-    const json *v = json_get(object, key);
-    return v != NULL ? json_as_string(v, out, err) : fail_absent(object, key, err);
-}
-
-static int get_container(const json *object, const char *key, json_type type, const json **out, tfm_error *err)
-{
-    const json *v = json_get(object, key);
-    if (v == NULL) return fail_absent(object, key, err);
-    if (!json_is(v, type)) return fail_type(v, json_type_name((int)type), err);
-    *out = v;
-    return TFM_OK;
-}
-
-int json_array(const json *object, const char *key, const json **out, tfm_error *err)
-{
-    return get_container(object, key, JSON_ARRAY, out, err);
-}
-
-int json_object(const json *object, const char *key, const json **out, tfm_error *err)
-{
-    return get_container(object, key, JSON_OBJECT, out, err);
-}
-
-int json_int_or(const json *object, const char *key, int64_t otherwise, int64_t *out, tfm_error *err)
-{
-    const json *v = json_get(object, key);
-    *out = otherwise;
-    return json_is_null(v) ? TFM_OK : json_as_int(v, out, err);
-}
-
-int json_real_or(const json *object, const char *key, double otherwise, double *out, tfm_error *err)
-{
-    const json *v = json_get(object, key);
-    *out = otherwise;
-    return json_is_null(v) ? TFM_OK : json_as_real(v, out, err);
-}
-
-int json_bool_or(const json *object, const char *key, int otherwise, int *out, tfm_error *err)
-{
-    const json *v = json_get(object, key);
-    *out = otherwise;
-    return json_is_null(v) ? TFM_OK : json_as_bool(v, out, err);
-}
-
-int json_string_or(const json *object, const char *key, const char *otherwise, const char **out, tfm_error *err)
-{
-    const json *v = json_get(object, key);
-    *out = otherwise;
-    return json_is_null(v) ? TFM_OK : json_as_string(v, out, err);
+    if (source_read_all(s, limit, a, &text, &n, err) != TFM_OK) return NULL;
+    return json_parse_in_place(s->name, text, n, a, err);
 }

@@ -12,6 +12,8 @@
 
 typedef enum json_type { JSON_NULL, JSON_BOOL, JSON_NUMBER, JSON_STRING, JSON_ARRAY, JSON_OBJECT } json_type;
 
+enum { JSON_DOCUMENT = 255 }; /* type of the root's parent, whose text is the file's name: the start of every path */
+
 typedef struct json json;
 
 struct json {
@@ -37,6 +39,8 @@ struct json {
 /* The tree of text[0..n), in the arena; NULL and an error with line and column if it is not JSON. `name` is the file
  * for messages and is copied; text is not needed afterwards. */
 const json *json_parse(const char *name, const char *text, size_t n, arena *a, tfm_error *err);
+/* The same without a copy: the tree's strings take the place of text[0..n], which must live as long as the tree. */
+const json *json_parse_in_place(const char *name, char *text, size_t n, arena *a, tfm_error *err);
 /* The same from a source of at most `limit` bytes. */
 const json *json_read(const source *s, uint64_t limit, arena *a, tfm_error *err);
 
@@ -64,7 +68,6 @@ int json_object(const json *object, const char *key, const json **out, tfm_error
 
 /* The same where absent or null means a default. */
 int json_int_or(const json *object, const char *key, int64_t otherwise, int64_t *out, tfm_error *err);
-int json_real_or(const json *object, const char *key, double otherwise, double *out, tfm_error *err);
 int json_bool_or(const json *object, const char *key, int otherwise, int *out, tfm_error *err);
 int json_string_or(const json *object, const char *key, const char *otherwise, const char **out, tfm_error *err);
 

@@ -20,7 +20,8 @@
 
 enum { MAX_NODES = 4096, MAX_CODE = 4096, MAX_DEPTH = 32, MAX_REPEAT = 64, MAX_RANGES = 256 };
 
-typedef enum node_kind { NODE_EMPTY, NODE_CLASS, NODE_SEQUENCE, NODE_ALTERNATIVES, NODE_REPEAT, NODE_LOOK, NODE_ANCHOR } node_kind;
+typedef enum node_kind { NODE_EMPTY, NODE_CLASS, NODE_SEQUENCE, NODE_ALTERNATIVES, NODE_REPEAT, NODE_LOOK,
+                        NODE_ANCHOR } node_kind;
 enum { GREEDY, LAZY, POSSESSIVE };
 enum { NO_LIMIT = -1 };
 
@@ -53,7 +54,8 @@ typedef struct compiler {
 
 static int fail(compiler *c, size_t at, const char *why) {
     if (!c->failed) {
-        tool_fail(c->err, TFM_ERR_UNSUPPORTED, "%s: the expression \"%.*s\" cannot be compiled: at byte %zu: %s", c->where,
+        tool_fail(c->err, TFM_ERR_UNSUPPORTED, "%s: the expression \"%.*s\" cannot be compiled: at byte %zu: %s",
+                  c->where,
                   (int)(c->n < 200 ? c->n : 200), (const char *)c->text, at, why);
     }
     c->failed = 1;
@@ -99,7 +101,8 @@ static int set_add(compiler *c, char_set *s, uint32_t low, uint32_t high) {
     return 0;
 }
 
-static const uint32_t white_space[][2] = {{9, 13}, {32, 32}, {0x85, 0x85}, {0xA0, 0xA0}, {0x1680, 0x1680}, {0x2000, 0x200A},
+static const uint32_t white_space[][2] = {{9, 13}, {32, 32}, {0x85, 0x85}, {0xA0, 0xA0}, {0x1680, 0x1680},
+                                          {0x2000, 0x200A},
                                           {0x2028, 0x2029}, {0x202F, 0x202F}, {0x205F, 0x205F}, {0x3000, 0x3000}};
 /* What counts as a word character beside letters, marks, digits, letter numbers and connectors. */
 static const uint32_t word_extra[][2] = {{0xB2, 0xB3}, {0xB9, 0xB9}, {0xBC, 0xBE}, {0x24B6, 0x24E9}, {0x1F130, 0x1F149},
@@ -108,7 +111,8 @@ enum { WORD_CATEGORIES = 0xFF | 1 << 8 | 1 << 9 | 1 << 11 };
 
 /* Adds what a class escape stands for. Returns 1 if ch is one, 0 if not, -1 on failure. */
 static int set_escape(compiler *c, char_set *s, int ch, int alone, int *negate) {
-    const size_t n_space = sizeof white_space / sizeof white_space[0], n_word = sizeof word_extra / sizeof word_extra[0];
+    const size_t n_space = sizeof white_space / sizeof white_space[0];
+    const size_t n_word = sizeof word_extra / sizeof word_extra[0];
     switch (ch) {
     case 'd': s->categories |= 1u << CATEGORY_ND; return 1;
     case 'D': s->categories |= ALL_CATEGORIES & ~(1u << CATEGORY_ND); return 1;
@@ -187,7 +191,7 @@ static int put_class(compiler *c, const char_set *s, int negate) {
         const uint8_t *other = pool->classes + 32 * i;
         uint32_t at = load_u32(other + 20);
         if (memcmp(other, head, 20) == 0 && memcmp(other + 24, head + 24, 8) == 0 &&
-            memcmp(pool->ranges + 8 * (size_t)at, pool->ranges + 8 * first, 8 * n_kept) == 0) {
+            (!n_kept || memcmp(pool->ranges + 8 * (size_t)at, pool->ranges + 8 * first, 8 * n_kept) == 0)) {
             pool->n_ranges = first;
             return (int)i;
         }
@@ -335,7 +339,9 @@ static int parse_class(compiler *c, char_set *s, int *negate) {
         if (low < 0) return -1;
         if (peek(c) == '-' && c->at + 1 < c->n && c->text[c->at + 1] != ']') {
             c->at++;
-            if (peek(c) == '\\' && c->at + 1 < c->n && strchr("dDsSwWpP", c->text[c->at + 1])) return fail(c, c->at, "bad range");
+            if (peek(c) == '\\' && c->at + 1 < c->n && strchr("dDsSwWpP", c->text[c->at + 1])) {
+                return fail(c, c->at, "bad range");
+            }
             high = parse_class_character(c);
         }
         if (high < low) return c->failed ? -1 : fail(c, c->at, "a range runs backwards");

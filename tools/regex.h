@@ -8,7 +8,7 @@
 
 #include "base.h"
 
-/* Instructions, classes and ranges of all programs of one tokenizer, in the form of the section ([B9] of tfm.h):
+/* Instructions, classes and ranges of all programs of one tokenizer, in the form of the section ([B10] of tfm.h):
  * little-endian words. Grows in memory from malloc; regex_pool_free releases it. */
 typedef struct regex_pool {
     uint8_t *code;    size_t n_code, cap_code;       /* 8 bytes each */

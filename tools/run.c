@@ -104,6 +104,12 @@ int run_reset(run *r)
     return tfm_session_rewind(r->session, 0, NULL) ? run_start(r) : CLI_GO_ON; /* window layers may not reach back */
 }
 
+int run_open_output(const run *r, sink *out, const char *path, tfm_error *err)
+{
+    if (path_same_file(r->path, path)) return tool_fail(err, TFM_ERR_ARG, "%s: the output is the model itself", path);
+    return sink_open_file(out, path, err);
+}
+
 int32_t *run_encode(const run *r, const char *text, size_t size, int32_t flags, int64_t *n, tfm_error *err)
 {
     const int64_t most = tfm_encode_max(r->tokenizer, size);

@@ -64,6 +64,9 @@ int run_start(run *r);
 int run_reset(run *r); /* empties the session */
 void run_close(run *r);
 
+/* sink_open_file for a result: refuses to replace the model. */
+int run_open_output(const run *r, sink *out, const char *path, tfm_error *err);
+
 /* "MODEL: message" on stderr; returns 1. */
 int run_error(const run *r, const tfm_error *err);
 

@@ -25,11 +25,6 @@ const char *st_dtype_name(int dtype)
     return dtype >= 0 && dtype < ST_N_DTYPES ? dtypes[dtype].name : "?";
 }
 
-unsigned st_dtype_bits(int dtype)
-{
-    return dtype >= 0 && dtype < ST_N_DTYPES ? dtypes[dtype].bits : 0;
-}
-
 static const char *tensor_name(const void *table, uint32_t entry, size_t *length)
 {
     const st_tensor *t = (const st_tensor *)table + entry;
@@ -148,47 +143,43 @@ static int check_layout(const st_tensor *tensors, size_t n, uint64_t base, const
 static int read_header(const source *src, arena *a, const json **header, uint64_t *base, tfm_error *err)
 {
     unsigned char length[8];
-    arena scratch = { NULL, 0, 0, 0 };
     char *text;
     uint64_t n;
     int code;
-    *header = NULL;
-    *base = 0;
-    if (src->size < 8) {
+    if (src->size < sizeof length) {
         return tool_fail(err, TFM_ERR_FORMAT, "%s: %llu bytes are no safetensors file", src->name,
                          (unsigned long long)src->size);
     }
-    code = source_read(src, 0, length, 8, err);
+    code = source_read(src, 0, length, sizeof length, err);
     if (code != TFM_OK) return code;
     n = load_u64(length);
-    if (n > HEADER_LIMIT || n > src->size - 8) {
+    *base = sizeof length + n;
+    if (n > HEADER_LIMIT || n > src->size - sizeof length) {
         return tool_fail(err, TFM_ERR_FORMAT, "%s: header length %llu does not fit (file of %llu bytes, limit %d)",
                          src->name, (unsigned long long)n, (unsigned long long)src->size, (int)HEADER_LIMIT);
     }
-    text = (char *)arena_alloc(&scratch, (size_t)n + 1);
-    if (text == NULL) code = tool_fail(err, TFM_ERR_MEMORY, "%s: no memory for the header", src->name);
-    if (code == TFM_OK) code = source_read(src, 8, text, (size_t)n, err);
-    if (code == TFM_OK) {
-        *header = json_parse(src->name, text, (size_t)n, a, err);
-        if (*header == NULL) code = TFM_ERR_FORMAT;
-        else if (!json_is(*header, JSON_OBJECT)) {
-            code = tool_fail(err, TFM_ERR_FORMAT, "%s: the header is %s, not an object", src->name,
-                             json_type_name((*header)->type));
-        } else if ((*header)->has_duplicates) {
-            code = tool_fail(err, TFM_ERR_FORMAT, "%s: the header has two tensors of one name", src->name);
-        }
+    text = arena_text(a, (size_t)n);
+    if (text == NULL) return tool_fail(err, TFM_ERR_MEMORY, "%s: no memory for the header", src->name);
+    code = source_read(src, sizeof length, text, (size_t)n, err);
+    if (code != TFM_OK) return code;
+    *header = json_parse_in_place(src->name, text, (size_t)n, a, err);
+    if (*header == NULL) return TFM_ERR_FORMAT;
+    if (!json_is(*header, JSON_OBJECT)) {
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: the header is %s, not an object", src->name,
+                         json_type_name((*header)->type));
     }
-    arena_free(&scratch);
-    *base = 8 + n;
-    return code;
+    if ((*header)->has_duplicates) {
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: the header has two tensors of one name", src->name);
+    }
+    return TFM_OK;
 }
 
 /* All tensors of one file into a new array of the arena. */
 static int read_tensors(const source *src, int file, arena *a, st_tensor **out, size_t *n_out, const json **metadata,
                         tfm_error *err)
 {
-    const json *header;
-    uint64_t base, bytes;
+    const json *header = NULL;
+    uint64_t base = 0, bytes;
     size_t i, n = 0;
     st_tensor *tensors;
     int code = read_header(src, a, &header, &base, err);
@@ -216,16 +207,18 @@ static int read_tensors(const source *src, int file, arena *a, st_tensor **out, 
     return check_layout(tensors, n, base, src, err);
 }
 
-static int build_index(safetensors *st, arena *a, const char *name, tfm_error *err)
+/* `file` is the one to name in messages. */
+static int index_names(name_index *index, const st_tensor *tensors, size_t n, arena *a, const char *file,
+                       tfm_error *err)
 {
     size_t i;
-    if (name_index_init(&st->index, a, st->n_tensors, tensor_name) != TFM_OK) {
-        return tool_fail(err, TFM_ERR_MEMORY, "%s: no memory for %zu names", name, st->n_tensors);
+    if (name_index_init(index, a, n, tensor_name) != TFM_OK) {
+        return tool_fail(err, TFM_ERR_MEMORY, "%s: no memory for %zu names", file, n);
     }
-    for (i = 0; i < st->n_tensors; i++) {
-        int result = name_index_add(&st->index, st->tensors, (uint32_t)i, NULL);
+    for (i = 0; i < n; i++) {
+        int result = name_index_add(index, tensors, (uint32_t)i, NULL);
         if (result == TFM_OK) continue;
-        return tool_fail(err, TFM_ERR_FORMAT, "%s: %s: %s", name, st->tensors[i].name,
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: %s: %s", file, tensors[i].name,
                          result == 1 ? "two tensors have this name" : "the tensors' names all collide");
     }
     return TFM_OK;
@@ -240,7 +233,7 @@ int st_open_file(safetensors *st, const source *src, arena *a, tfm_error *err)
     st->files[0].src = *src;
     st->n_files = 1;
     code = read_tensors(src, 0, a, &st->tensors, &st->n_tensors, &st->files[0].metadata, err);
-    return code == TFM_OK ? build_index(st, a, src->name, err) : code;
+    return code == TFM_OK ? index_names(&st->index, st->tensors, st->n_tensors, a, src->name, err) : code;
 }
 
 /* ---- a directory ----------------------------------------------------------------------------------------------- */
@@ -300,7 +293,6 @@ static int list_shards(const json *map, const char *index_name, arena *a, shards
 static int open_shard(safetensors *st, uint32_t at, shard *s, arena *a, tfm_error *err)
 {
     source *src = &st->files[at].src;
-    size_t i;
     int code = st->dir.open(st->dir.user, s->name, src, err);
     if (code > 0) {
         return tool_fail(err, TFM_ERR_IO, "%s: model.safetensors.index.json names %s, which is absent", st->dir.name,
@@ -309,15 +301,7 @@ static int open_shard(safetensors *st, uint32_t at, shard *s, arena *a, tfm_erro
     if (code < 0) return code;
     st->n_files = (int)at + 1;
     code = read_tensors(src, (int)at, a, &s->tensors, &s->n_tensors, &st->files[at].metadata, err);
-    if (code != TFM_OK) return code;
-    if (name_index_init(&s->index, a, s->n_tensors, tensor_name) != TFM_OK) {
-        return tool_fail(err, TFM_ERR_MEMORY, "%s: no memory for its names", src->name);
-    }
-    for (i = 0; i < s->n_tensors; i++) {
-        if (name_index_add(&s->index, s->tensors, (uint32_t)i, NULL) == TFM_OK) continue;
-        return tool_fail(err, TFM_ERR_FORMAT, "%s: %s: the tensors' names collide", src->name, s->tensors[i].name);
-    }
-    return TFM_OK;
+    return code == TFM_OK ? index_names(&s->index, s->tensors, s->n_tensors, a, src->name, err) : code;
 }
 
 /* Takes from each file the tensors that the index says are there. */
@@ -352,7 +336,7 @@ static int open_shards(safetensors *st, const source *index_file, arena *a, shar
     }
     for (i = 0; i < all->n && code == TFM_OK; i++) code = open_shard(st, i, &all->list[i], a, err);
     if (code == TFM_OK) code = collect_tensors(st, map, all, err);
-    return code == TFM_OK ? build_index(st, a, index_file->name, err) : code;
+    return code == TFM_OK ? index_names(&st->index, st->tensors, st->n_tensors, a, index_file->name, err) : code;
 }
 
 static int open_single(safetensors *st, arena *a, tfm_error *err)

@@ -53,6 +53,5 @@ const st_tensor *st_find(const safetensors *st, const char *name); /* NULL: abse
 int st_read(const safetensors *st, const st_tensor *t, uint64_t first, size_t n, void *buf, tfm_error *err);
 
 const char *st_dtype_name(int dtype);  /* "BF16" */
-unsigned st_dtype_bits(int dtype);     /* 16 */
 
 #endif

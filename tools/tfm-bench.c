@@ -200,7 +200,8 @@ static void print_json(const run *r, const figures *f)
 {
     const summary s = summarise(r, f);
     printf("{\"prefill_tokens_per_s\": %.3f, \"decode_tokens_per_s\": %.3f, ", s.prefill, s.decode);
-    printf("\"prefill_spread\": %.4f, \"decode_spread\": %.4f, ", series_spread(&f->prefill), series_spread(&f->decode));
+    printf("\"prefill_spread\": %.4f, \"decode_spread\": %.4f, ", series_spread(&f->prefill),
+           series_spread(&f->decode));
     printf("\"n_prompt\": %lld, \"n_gen\": %lld, \"repeats\": %lld, ", (long long)n_prompt, (long long)n_generate,
            (long long)repeats);
     printf("\"threads\": %d, \"isa\": \"%s\", \"kv\": \"%s\", \"act\": \"%s\", \"n_batch\": %d, ",
@@ -214,8 +215,9 @@ static void print_text(const run *r, const figures *f)
 {
     const summary s = summarise(r, f);
     char size[16];
-    printf("%s: %s, %d thread%s, kv %s, act %s, %lld repetitions\n", r->path, s.isa, (int)r->setup.n_threads,
-           r->setup.n_threads == 1 ? "" : "s", run_kv_names[options.kv], run_act_names[options.act], (long long)repeats);
+    printf("%s: %s, %d thread%s, kv %s, act %s, ", r->path, s.isa, (int)r->setup.n_threads,
+           r->setup.n_threads == 1 ? "" : "s", run_kv_names[options.kv], run_act_names[options.act]);
+    printf("%lld repetition%s\n", (long long)repeats, repeats == 1 ? "" : "s");
     if (n_prompt > 0)
         printf("prompt     %9.1f tokens/s, spread %4.1f %%  (%lld tokens)\n", s.prefill,
                100 * series_spread(&f->prefill), (long long)n_prompt);

@@ -93,7 +93,8 @@ static int check_ids(const run *r, const id_list *list)
     int64_t i;
     for (i = 0; i < list->n; i++)
         if (list->ids[i] >= r->config->n_vocab)
-            return tool_error("--ids: id %d is too large, %s has %d", (int)list->ids[i], r->path, (int)r->config->n_vocab);
+            return tool_error("--ids: id %d is too large, %s has %d", (int)list->ids[i], r->path,
+                              (int)r->config->n_vocab);
     if (list->n > r->setup.n_ctx)
         return tool_error("--ids: %lld ids do not fit the context of %d", (long long)list->n, (int)r->setup.n_ctx);
     return CLI_GO_ON;
@@ -110,12 +111,12 @@ typedef struct row_file {
     unsigned char *bytes; /* one row, little-endian */
 } row_file;
 
-static int rows_open(row_file *f, tfm_error *err)
+static int rows_open(const run *r, row_file *f, tfm_error *err)
 {
     if (!f->path) return 0;
     f->bytes = (unsigned char *)malloc((size_t)f->width * 4);
     if (!f->bytes) return tool_fail(err, TFM_ERR_MEMORY, "%s: no memory for a row", f->path);
-    return sink_open_file(&f->out, f->path, err);
+    return run_open_output(r, &f->out, f->path, err);
 }
 
 /* The rows of the n tokens of the last eval. */
@@ -288,14 +289,6 @@ static int evaluate(run *r, const id_list *list, outputs *o, int64_t *last, tfm_
     return bad;
 }
 
-static int32_t argmax(const float *x, int32_t n)
-{
-    int32_t i, best = 0;
-    for (i = 1; i < n; i++)
-        if (x[i] > x[best]) best = i;
-    return best;
-}
-
 /* Prints the continuation. The last id need not be evaluated. */
 static int print_greedy(run *r, int64_t last)
 {
@@ -303,7 +296,7 @@ static int print_greedy(run *r, int64_t last)
     const float *logits = tfm_logits(r->session, last);
     int64_t i;
     for (i = 0; i < n_greedy; i++) {
-        const int32_t id = argmax(logits, r->config->n_vocab);
+        const int32_t id = tfm_argmax(logits, r->config->n_vocab);
         printf("%s%d", i ? "," : "", (int)id);
         if (i + 1 == n_greedy) break;
         if (tfm_session_length(r->session) == r->setup.n_ctx) {
@@ -335,8 +328,8 @@ static void set_batch(run *r)
 static int write_outputs(run *r, const id_list *list, outputs *o, int64_t *last)
 {
     tfm_error err;
-    int bad = rows_open(&o->logits, &err);
-    if (!bad) bad = rows_open(&o->hidden, &err);
+    int bad = rows_open(r, &o->logits, &err);
+    if (!bad) bad = rows_open(r, &o->hidden, &err);
     if (!bad) bad = evaluate(r, list, o, last, &err);
     if (!bad && o->trace.dir) bad = trace_finish(&o->trace, &err);
     if (!bad) bad = rows_commit(&o->logits, &err);
@@ -394,7 +387,7 @@ static int eval_ids(run *r)
 /* -log p(id) in double precision. */
 static double negative_log_likelihood(const float *logits, int32_t n, int32_t id)
 {
-    const double max = (double)logits[argmax(logits, n)];
+    const double max = (double)logits[tfm_argmax(logits, n)];
     double sum = 0;
     int32_t i;
     for (i = 0; i < n; i++) sum += exp((double)logits[i] - max);
@@ -467,7 +460,8 @@ static int eval_perplexity(run *r)
         if (!options.ctx) r->setup.n_ctx = r->config->n_ctx < 512 ? r->config->n_ctx : 512;
         if (r->setup.n_ctx < 4) status = cli_wrong(&command_line, "--ppl: -c %d is too short", (int)r->setup.n_ctx);
         else if (list.n < r->setup.n_ctx)
-            status = tool_error("%s: has %lld tokens, one chunk needs %d", ppl_path, (long long)list.n, (int)r->setup.n_ctx);
+            status = tool_error("%s: has %lld tokens, one chunk needs %d", ppl_path, (long long)list.n,
+                                (int)r->setup.n_ctx);
     }
     if (status == CLI_GO_ON) {
         r->setup.want = TFM_WANT_ALL;
@@ -493,6 +487,8 @@ int main(int argc, char **argv)
         return cli_wrong(&command_line, "--ids needs something to show: --logits, --hidden, --trace or --greedy");
     if (ppl_path && (logits_path || hidden_path || trace_path || n_greedy))
         return cli_wrong(&command_line, "--ppl stands alone, without --logits, --hidden, --trace and --greedy");
+    if (logits_path && hidden_path && strcmp(logits_path, hidden_path) == 0)
+        return cli_wrong(&command_line, "--logits and --hidden need two files");
     if (fast && !options.kv_given) options.kv = TFM_KV_F16 - 1;
     if (fast && !options.act_given) options.act = TFM_ACT_MODE_Q8 - 1;
     status = run_open(&r, &command_line, &options, path);

@@ -270,8 +270,9 @@ static void print_text(const run *r, const memory *m)
     size_t n;
     char size[16];
     printf("%s: %s", r->path, human_size(size, m->file));
-    if (c->n_layers) printf(", %.4g M parameters, %d layers, width %d, vocabulary %d, context %d",
-                            (double)m->parameters * 1e-6, (int)c->n_layers, (int)c->d_model, (int)c->n_vocab, (int)c->n_ctx);
+    if (c->n_layers)
+        printf(", %.4g M parameters, %d layers, width %d, vocabulary %d, context %d", (double)m->parameters * 1e-6,
+               (int)c->n_layers, (int)c->d_model, (int)c->n_vocab, (int)c->n_ctx);
     printf(", %s\n", r->tokenizer ? "tokenizer" : "no tokenizer");
     origin = (const char *)tfm_model_section(r->model, TFM_SECTION_PROVENANCE, &n);
     if (origin) fwrite(origin, 1, n, stdout);
@@ -291,10 +292,12 @@ static void json_tensors(const tfm_model *m)
     int64_t i;
     printf("\"tensors\": [");
     for (i = 0; tfm_model_weight(m, i, &w); i++) {
-        printf("%s\n  {\"name\": \"%s\", ", i ? "," : "", tfm_weight_name(w.stack, w.layer, w.role, w.expert, name, sizeof name));
-        printf("\"role\": \"%s\", \"layer\": %d, \"type\": \"%s\", \"layout\": \"%s\", ", tfm_role_name(w.role), (int)w.layer,
-               tfm_type_get(w.t.type)->name, w.t.layout == TFM_TILED ? "tiled" : "rows");
-        printf("\"dims\": [%lld, %lld], \"bytes\": %llu, \"source_bytes\": %llu}", (long long)w.t.rows, (long long)w.t.cols,
+        tfm_weight_name(w.stack, w.layer, w.role, w.expert, name, sizeof name);
+        printf("%s\n  {\"name\": \"%s\", \"role\": \"%s\", \"layer\": %d, ", i ? "," : "", name, tfm_role_name(w.role),
+               (int)w.layer);
+        printf("\"type\": \"%s\", \"layout\": \"%s\", \"dims\": [%lld, %lld], ", tfm_type_get(w.t.type)->name,
+               w.t.layout == TFM_TILED ? "tiled" : "rows", (long long)w.t.rows, (long long)w.t.cols);
+        printf("\"bytes\": %llu, \"source_bytes\": %llu}",
                (unsigned long long)tfm_tensor_bytes(w.t.type, w.t.layout, w.t.rows, w.t.cols),
                (unsigned long long)weight_source_bytes(&w));
     }
@@ -330,8 +333,8 @@ static void print_json(const run *r, const memory *m)
            (int)r->setup.n_ctx, run_kv_names[options.kv], (int)r->setup.n_threads, (unsigned long long)m->kv,
            (unsigned long long)m->session);
     if (bandwidth > 0 && c->n_layers)
-        printf("\"bandwidth_gb_per_s\": %.6g, \"tokens_per_s\": %.6g, \"tokens_per_s_full_context\": %.6g,\n", bandwidth,
-               tokens_per_s(m->per_token), tokens_per_s(m->per_token + m->kv));
+        printf("\"bandwidth_gb_per_s\": %.6g, \"tokens_per_s\": %.6g, \"tokens_per_s_full_context\": %.6g,\n",
+               bandwidth, tokens_per_s(m->per_token), tokens_per_s(m->per_token + m->kv));
     json_description(c);
     json_tensors(r->model);
     printf("}\n");
@@ -343,8 +346,10 @@ static int find_tensor(const run *r, const char *wanted, tfm_weight *w)
 {
     char name[64];
     int64_t i;
-    for (i = 0; tfm_model_weight(r->model, i, w); i++)
-        if (strcmp(tfm_weight_name(w->stack, w->layer, w->role, w->expert, name, sizeof name), wanted) == 0) return CLI_GO_ON;
+    for (i = 0; tfm_model_weight(r->model, i, w); i++) {
+        tfm_weight_name(w->stack, w->layer, w->role, w->expert, name, sizeof name);
+        if (strcmp(name, wanted) == 0) return CLI_GO_ON;
+    }
     return tool_error("%s: has no tensor '%s'", r->path, wanted);
 }
 
@@ -361,7 +366,7 @@ static int write_tensor(const run *r, const char *name, const char *path)
     row_bytes = (size_t)w.t.cols * sizeof *row;
     row = (float *)malloc(row_bytes);
     if (!row) return tool_error("no memory for a row of %lld numbers", (long long)w.t.cols);
-    bad = sink_open_file(&out, path, &err);
+    bad = run_open_output(r, &out, path, &err);
     for (i = 0; i < w.t.rows && !bad; i++) {
         tfm_tensor_row(&w.t, i, row);
         floats_to_bytes(row, row, (size_t)w.t.cols);

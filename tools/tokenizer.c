@@ -1,4 +1,4 @@
-/* tokenizer.c - the writer of the tokenizer section; see tokenizer_build.h. Its form is specified in [B9] of tfm.h. */
+/* tokenizer.c - the writer of the tokenizer section; see tokenizer_build.h. Its form is specified in [B10] of tfm.h. */
 #include "tokenizer_build.h"
 
 #include <stdlib.h>
@@ -59,7 +59,8 @@ int build_piece(tokenizer_build *b, int64_t id, const char *name, size_t length)
     }
     tok_piece *p = &b->pieces[id];
     if (p->name) {
-        return tool_fail(b->err, TFM_ERR_FORMAT, "%s: token id %lld belongs to \"%s\" and to \"%s\"", b->file, (long long)id,
+        return tool_fail(b->err, TFM_ERR_FORMAT, "%s: token id %lld belongs to \"%s\" and to \"%s\"", b->file,
+                         (long long)id,
                          p->name, name);
     }
     p->name = p->text = name;
@@ -67,7 +68,8 @@ int build_piece(tokenizer_build *b, int64_t id, const char *name, size_t length)
     p->flags = TFM_TOKEN_PRESENT;
     int code = name_index_add(&b->names, b->pieces, (uint32_t)id, &other);
     if (code == 1) {
-        return tool_fail(b->err, TFM_ERR_FORMAT, "%s: token \"%s\" has the ids %u and %lld", b->file, name, (unsigned)other,
+        return tool_fail(b->err, TFM_ERR_FORMAT, "%s: token \"%s\" has the ids %u and %lld", b->file, name,
+                         (unsigned)other,
                          (long long)id);
     }
     return code ? tool_fail(b->err, TFM_ERR_FORMAT, "%s: the names of its tokens collide", b->file) : TFM_OK;
@@ -128,7 +130,8 @@ int build_add_token(tokenizer_build *b, const tok_added *token) {
 
 int build_op(tokenizer_build *b, uint32_t kind, uint32_t x, uint32_t y, uint32_t z) {
     if (b->n_ops == TFM_TOK_MAX_OPS) {
-        return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: normalizer and pre_tokenizer have more than %d parts", b->file,
+        return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: normalizer and pre_tokenizer have more than %d parts",
+                         b->file,
                          TFM_TOK_MAX_OPS);
     }
     uint32_t *op = b->ops[b->n_ops++];
@@ -174,7 +177,8 @@ int build_prepend(tokenizer_build *b, const char *text, size_t n, uint32_t when)
     return code ? code : build_op(b, TFM_TOK_PREPEND, at, (uint32_t)n, when);
 }
 
-int build_split(tokenizer_build *b, const char *where, const char *pattern, size_t n, int is_regex, uint32_t behaviour) {
+int build_split(tokenizer_build *b, const char *where, const char *pattern, size_t n, int is_regex,
+                uint32_t behaviour) {
     uint32_t start, n_memo;
     int code = is_regex ? regex_compile(&b->expressions, where, pattern, n, &start, &n_memo, b->err)
                         : regex_literal(&b->expressions, where, pattern, n, &start, &n_memo, b->err);
@@ -205,7 +209,8 @@ static int cut_piece(tokenizer_build *b, uint32_t id, uint32_t rank) {
     for (uint32_t i = 1; i < p->name_length; i++) {
         if (((unsigned char)p->name[i] & 0xC0) == 0x80) continue;
         uint32_t left = build_find(b, p->name, i), right = build_find(b, p->name + i, p->name_length - i);
-        if (left == TOK_NONE || right == TOK_NONE || !b->pieces[left].reachable || !b->pieces[right].reachable) continue;
+        if (left == TOK_NONE || right == TOK_NONE || !b->pieces[left].reachable ||
+            !b->pieces[right].reachable) continue;
         if (build_add_merge(b, left, right, rank, id)) return -1;
         n++;
     }
@@ -225,7 +230,8 @@ int build_merges_from_scores(tokenizer_build *b) {
     for (uint32_t id = 0; id < b->n_ids; id++) {
         if (!b->pieces[id].name || !b->pieces[id].reachable) continue;
         if (b->pieces[id].score != b->pieces[id].score) {
-            return tool_fail(b->err, TFM_ERR_FORMAT, "%s: the score of token %u is not a number", b->file, (unsigned)id);
+            return tool_fail(b->err, TFM_ERR_FORMAT, "%s: the score of token %u is not a number", b->file,
+                             (unsigned)id);
         }
         scores[n++] = b->pieces[id].score;
     }
@@ -241,7 +247,8 @@ int build_merges_from_scores(tokenizer_build *b) {
     }
     if (!b->n_merges) return tool_fail(b->err, TFM_ERR_FORMAT, "%s: no two of its pieces make a third one", b->file);
     if (stranded) {
-        build_warn(b, arena_printf(b->a, "%s: %lld pieces can never be made of smaller ones", b->file, (long long)stranded));
+        build_warn(b, arena_printf(b->a, "%s: %lld pieces can never be made of smaller ones", b->file,
+                                   (long long)stranded));
     }
     return TFM_OK;
 }
@@ -306,9 +313,10 @@ static uint32_t pair_hash(uint32_t left, uint32_t right) {
     return h ^ h >> 16;
 }
 
-/* A hash table of entries of `words` words. Fills `slots` (capacity cap, first word of a free slot = empty); 0 if an entry
+/* A hash table of entries of `words` words. Fills `slots` (cap of them; key_word of a free one is empty); 0 if an entry
  * would lie too far from its place. */
-static int fill_slots(uint32_t *slots, size_t cap, uint32_t words, uint32_t key_word, uint32_t empty, const uint32_t *entries,
+static int fill_slots(uint32_t *slots, size_t cap, uint32_t words, uint32_t key_word, uint32_t empty,
+                      const uint32_t *entries,
                       const uint32_t *hashes, size_t n) {
     for (size_t i = 0; i < cap; i++) slots[i * words + key_word] = empty;
     for (size_t i = 0; i < n; i++) {
@@ -423,7 +431,8 @@ static int write_trie(tokenizer_build *b, blob *o, int root_table, const trie_te
     for (size_t k = 0; k < n_nodes; k++) {
         size_t i = ranges[k].low;
         uint32_t depth = ranges[k].depth;
-        for (; i < ranges[k].high && texts[i].n == depth; i++) if (!nodes[2 * k + 1]) nodes[2 * k + 1] = texts[i].added + 1;
+        for (; i < ranges[k].high && texts[i].n == depth; i++) if (!nodes[2 * k + 1]) nodes[2 * k + 1] =
+            texts[i].added + 1;
         nodes[2 * k] |= (uint32_t)n_nodes;
         while (i < ranges[k].high) {
             unsigned char byte = texts[i].text[depth];
@@ -452,7 +461,9 @@ static int write_added(tokenizer_build *b, blob *o, uint32_t *max_added) {
         entries[2 * i] = t->id;
         entries[2 * i + 1] = t->flags;
         if (t->match_length > *max_added) *max_added = t->match_length;
-        if (t->match_length > 65536) return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: an added token is too long", b->file);
+        if (t->match_length > 65536) {
+            return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: an added token is too long", b->file);
+        }
     }
     write_words(o, TFM_TOK_ADDED, entries, b->n_added, 2);
     for (int normalized = 0; normalized < 2; normalized++) {
@@ -472,16 +483,19 @@ static int write_added(tokenizer_build *b, blob *o, uint32_t *max_added) {
 
 /* ---- short cuts -------------------------------------------------------------------------------------------------- */
 
-/* Whether no merge joins something that ends in another character to something that begins with a space. */
-static int can_cut_at_spaces(const tokenizer_build *b) {
+/* The bytes after which a merge may have a space. Returns 0 if words may not be cut at spaces at all. */
+static int bytes_before_spaces(const tokenizer_build *b, uint32_t joins[8]) {
     int has_space = 0;
+    memset(joins, 0, 8 * sizeof *joins);
     if (!b->spaces || b->ignore_merges) return 0;
     for (uint32_t id = 0; id < b->n_ids; id++) {
         has_space |= b->pieces[id].reachable && b->pieces[id].length == 1 && b->pieces[id].text[0] == ' ';
     }
     for (size_t i = 0; i < b->n_merges; i++) {
         const tok_piece *left = &b->pieces[b->merges[i].left], *right = &b->pieces[b->merges[i].right];
-        if (left->length && right->length && left->text[left->length - 1] != ' ' && right->text[0] == ' ') return 0;
+        if (!left->length || !right->length || right->text[0] != ' ') continue;
+        unsigned char last = (unsigned char)left->text[left->length - 1];
+        joins[last >> 5] |= 1u << (last & 31);
     }
     return has_space;
 }
@@ -497,11 +511,13 @@ static int mark_whole_words(tokenizer_build *b, blob *o) {
     if (tfm_tokenizer_size() > sizeof mem || !blob_take(&bare, o->n)) return out_of_memory(b);
     memcpy(bare.data, o->data, o->n);
     for (int table = 0; table < TFM_TOK_N_TABLES; table++) {
-        int model = table <= TFM_TOK_MERGES || table >= TFM_TOK_CODE;
+        int model = table <= TFM_TOK_MERGES;
         if (!model) store_u32(bare.data + 4 * (TFM_TOK_TABLES + 2 * table + 1), 0);
     }
     store_u32(bare.data + 4 * TFM_TOK_N_NORM, 0);
-    store_u32(bare.data + 4 * TFM_TOK_FLAGS, b->flags & (TFM_TOK_BYTE_LEVEL | TFM_TOK_BYTE_FALLBACK | TFM_TOK_FUSE_UNK));
+    store_u32(bare.data + 4 * TFM_TOK_WORD_CLASS, TOK_NONE);
+    store_u32(bare.data + 4 * TFM_TOK_FLAGS,
+              b->flags & (TFM_TOK_BYTE_LEVEL | TFM_TOK_BYTE_FALLBACK | TFM_TOK_FUSE_UNK));
     int code = tfm_tokenizer_open(bare.data, bare.n, mem, sizeof mem, &t, b->err);
     size_t room = code ? 0 : tfm_encode_size(t, longest);
     void *scratch = room ? malloc(room) : NULL;
@@ -510,7 +526,8 @@ static int mark_whole_words(tokenizer_build *b, blob *o) {
     for (uint32_t id = 0; !code && id < b->n_ids; id++) {
         const tok_piece *p = &b->pieces[id];
         if (!p->reachable || !p->length || (p->length > longest && !b->ignore_merges)) continue;
-        int whole = b->ignore_merges || (tfm_encode(t, p->text, p->length, 0, ids, 2, &n_ids, scratch, room, NULL) == TFM_OK &&
+        int whole = b->ignore_merges || (tfm_encode(t, p->text, p->length, 0, ids, 2, &n_ids, scratch, room,
+                                                    NULL) == TFM_OK &&
                                          n_ids == 1 && ids[0] == (int32_t)id);
         if (whole) flags[id] |= TFM_TOK_PIECE_WHOLE;
     }
@@ -540,7 +557,7 @@ static int write_head(tokenizer_build *b, blob *o, uint32_t max_piece, uint32_t 
 }
 
 static int write_section(tokenizer_build *b, blob *o) {
-    uint32_t max_piece = 0, max_added = 0;
+    uint32_t max_piece = 0, max_added = 0, joins[8];
     int code = blob_words(o, TFM_TOK_TABLES + 2 * TFM_TOK_N_TABLES) ? TFM_OK : out_of_memory(b);
     if (!code) code = write_pieces(b, o, &max_piece);
     if (!code) code = write_merges(b, o);
@@ -554,8 +571,9 @@ static int write_section(tokenizer_build *b, blob *o) {
     write_bytes(o, TFM_TOK_CLASSES, b->expressions.classes, b->expressions.n_classes, 32);
     write_bytes(o, TFM_TOK_RANGES, b->expressions.ranges, b->expressions.n_ranges, 8);
     write_bytes(o, TFM_TOK_STRINGS, b->strings, b->n_strings, 1);
+    if (bytes_before_spaces(b, joins)) write_words(o, TFM_TOK_JOINS, joins, 8, 1);
     if (o->failed) return out_of_memory(b);
-    b->flags |= TFM_TOK_WHOLE_WORDS | (can_cut_at_spaces(b) ? (uint32_t)TFM_TOK_CUT_SPACES : 0u);
+    b->flags |= TFM_TOK_WHOLE_WORDS;
     code = write_head(b, o, max_piece, max_added);
     return code ? code : mark_whole_words(b, o);
 }
@@ -578,7 +596,8 @@ int build_finish(tokenizer_build *b) {
     for (size_t i = 0; i < b->n_added && !code && word_class == TOK_NONE; i++) {
         if (!(b->added[i].flags & TFM_TOK_SINGLE_WORD)) continue;
         code = regex_class(&b->expressions, b->file,
-                           "[\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200C}-\\x{200D}\\x{24B6}-\\x{24E9}\\x{1F130}-\\x{1F149}"
+                           "[\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}\\x{200C}-\\x{200D}\\x{24B6}-\\x{24E9}"
+                           "\\x{1F130}-\\x{1F149}"
                            "\\x{1F150}-\\x{1F169}\\x{1F170}-\\x{1F189}]", &word_class, b->err);
     }
     b->word_class = word_class;

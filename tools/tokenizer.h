@@ -2,7 +2,7 @@
  *
  * Every reader turns its source into one description (tokenizer_build in tokenizer.c), and one writer turns that into
  * the tables tfm.h uses in place. To support one more kind of file, fill the description; to support one more
- * component, add it to the reader's table and to [B9] of tfm.h.
+ * component, add it to the reader's table and to [B10] of tfm.h.
  */
 #ifndef TOOLS_TOKENIZER_H
 #define TOOLS_TOKENIZER_H

@@ -69,7 +69,7 @@ void build_warn(tokenizer_build *b, const char *line); /* line: the arena's, or 
 
 /* Room for ids below n (at most n_rows, if that is known), without pieces; names for up to n_names of them. */
 int build_ids(tokenizer_build *b, int64_t n, size_t n_names);
-/* Gives an id its piece; the text is the name's until build_text says otherwise. An id twice, or a name twice, is an error. */
+/* Gives an id its piece, whose text is its name until the reader says otherwise. An id or a name twice is an error. */
 int build_piece(tokenizer_build *b, int64_t id, const char *name, size_t length);
 uint32_t build_find(const tokenizer_build *b, const char *name, size_t length); /* id, or TOK_NONE */
 /* text[0..n) with U+2581 as a space. */
@@ -95,11 +95,12 @@ int build_abandon(tokenizer_build *b, int code);
 /* Byte-level vocabularies: the bytes that a name spells, or NULL; the symbols of all bytes; a merge by names. */
 const char *tok_from_byte_level(arena *a, const char *name, size_t n, uint32_t *length);
 void tok_byte_symbols(tokenizer_build *b);
-int tok_named_merge(tokenizer_build *b, const char *where, const char *left, size_t n_left, const char *right, size_t n_right,
+int tok_named_merge(tokenizer_build *b, const char *where, const char *left, size_t n_left, const char *right,
+                    size_t n_right,
                     uint32_t rank);
 
-/* Vocabularies with U+2581: what kind of piece an id has (one the model makes, a byte, one that is matched in the text),
- * and what stands before the model. */
+/* Vocabularies with U+2581: what kind of piece an id has (one the model makes, a byte, one that is matched in the
+ * text), and what stands before the model. */
 int tok_space_piece(tokenizer_build *b, uint32_t id);
 int tok_byte_piece(tokenizer_build *b, uint32_t id);
 int tok_matched_piece(tokenizer_build *b, uint32_t id, int control, int normalized);

@@ -27,7 +27,8 @@ static const char gpt4o[] =
     BEFORE_WORD UPPER "*" LOWER "+" CONTRACTIONS "?|" BEFORE_WORD UPPER "+" LOWER "*" CONTRACTIONS "?|\\p{N}{1,3}"
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" NEWLINES_AND_SPACES;
 static const char tekken[] =
-    BEFORE_WORD UPPER "*" LOWER "+|" BEFORE_WORD UPPER "+" LOWER "*|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" NEWLINES_AND_SPACES;
+    BEFORE_WORD UPPER "*" LOWER "+|" BEFORE_WORD UPPER "+" LOWER "*|\\p{N}"
+    "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*" NEWLINES_AND_SPACES;
 static const char falcon_punctuation[] = "[\\p{P}\\$\\+<=>\\^~\\|`]+";
 static const char default_punctuation[] = "[\\p{P}\\$\\+<=>\\^~\\|]+";
 static const char digits[] = "\\p{N}+";
@@ -55,7 +56,8 @@ static const pre_tokenizer known[] = {
 
 /* Tokens that end a turn or a text; files that call them ordinary are overruled. */
 static const char *const control_names[] = {
-    "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<EOT>", "<|end_of_text|>", "</s>"};
+    "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<EOT>", "<|end_of_text|>",
+        "</s>"};
 
 typedef struct vocabulary {
     const gguf *g;
@@ -67,7 +69,8 @@ static int type_of(const vocabulary *v, uint32_t id) {
     const gguf_string *name = &v->tokens->u.strings[id];
     if (type != TYPE_NORMAL && type != TYPE_USER_DEFINED) return type;
     for (size_t i = 0; i < sizeof control_names / sizeof control_names[0]; i++) {
-        if (name->length == strlen(control_names[i]) && memcmp(name->text, control_names[i], name->length) == 0) return TYPE_CONTROL;
+        if (name->length == strlen(control_names[i]) && memcmp(name->text, control_names[i],
+                                                               name->length) == 0) return TYPE_CONTROL;
     }
     return type;
 }
@@ -92,7 +95,9 @@ static int special_id(tokenizer_build *b, const vocabulary *v, const char *key, 
     int code = gguf_int_or(v->g, key, otherwise, id, b->err);
     if (code) return code;
     if (*id < 0 || *id >= (int64_t)v->tokens->count) {
-        if (gguf_find(v->g, key)) return tool_fail(b->err, TFM_ERR_FORMAT, "%s: %s: there is no token %lld", b->file, key, (long long)*id);
+        if (gguf_find(v->g, key)) {
+            return tool_fail(b->err, TFM_ERR_FORMAT, "%s: %s: there is no token %lld", b->file, key, (long long)*id);
+        }
         *id = -1;
     }
     return TFM_OK;
@@ -128,10 +133,12 @@ static int read_pre(tokenizer_build *b, const vocabulary *v, const pre_tokenizer
         if (!strchr(name, ' ') && strstr(known[i].names, padded)) *out = &known[i];
     }
     if (!*out) {
-        return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: tokenizer.ggml.pre: the pre-tokenizer \"%s\" is not supported", b->file, name);
+        return tool_fail(b->err, TFM_ERR_UNSUPPORTED,
+                         "%s: tokenizer.ggml.pre: the pre-tokenizer \"%s\" is not supported", b->file, name);
     }
     if (*out == &known[0]) {
-        build_warn(b, arena_printf(b->a, "%s: tokenizer.ggml.pre does not name the pre-tokenizer; llama.cpp's default is used", b->file));
+        build_warn(b, arena_printf(b->a,
+                                   "%s: tokenizer.ggml.pre names no pre-tokenizer: llama.cpp's default is used", b->file));
     }
     for (int i = 0; i < 4 && (*out)->expressions[i] && !code; i++) {
         const char *e = (*out)->expressions[i];

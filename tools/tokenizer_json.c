@@ -1,5 +1,5 @@
-/* tokenizer_json.c - reads tokenizer.json (the format of the `tokenizers` package, which is the reference for what comes
- * out) and what tokenizer_config.json adds to it.
+/* tokenizer_json.c - reads tokenizer.json (the format of the `tokenizers` package, which is the reference for what
+ * comes out) and what tokenizer_config.json adds to it.
  *
  * A component is one row in one of the tables below and one function; what no row names is refused by its name.
  */
@@ -55,7 +55,8 @@ static int walk(hf *h, const json *part, const char *list, const component *tabl
         if (h->closed) return refuse(h, part, "nothing is supported after ByteLevel");
         return table->run(h, part);
     }
-    return tool_fail(h->b.err, TFM_ERR_UNSUPPORTED, "%s: \"%s\" is not supported", json_path(part, path, sizeof path), type);
+    return tool_fail(h->b.err, TFM_ERR_UNSUPPORTED, "%s: \"%s\" is not supported", json_path(part, path, sizeof path),
+                     type);
 }
 
 /* The pattern of a Replace or Split: {"String": ..} or {"Regex": ..}. */
@@ -85,6 +86,11 @@ static int look_replace_in(hf *h, const json *part) {
     h->mark_in |= is_mark_replace(part, " ", TOK_SPACE_MARK);
     return TFM_OK;
 }
+/* The encoder's exchange of spaces and U+2581, as seen from the side everything is kept in. */
+static int replace_spaces(hf *h) {
+    if (h->b.spaces) return build_replace(&h->b, TOK_SPACE_MARK, 3, " ", 1);
+    return build_replace(&h->b, " ", 1, TOK_SPACE_MARK, 3);
+}
 static int run_replace_in(hf *h, const json *part) {
     const json *from, *to;
     int is_regex, code = read_pattern(h, part, &from, &is_regex);
@@ -93,7 +99,7 @@ static int run_replace_in(hf *h, const json *part) {
     if (is_regex) return refuse(h, part, "Replace by a regular expression is not supported");
     if (is_mark_replace(part, " ", TOK_SPACE_MARK)) {
         h->marked = 1;
-        return h->b.spaces ? build_replace(&h->b, TOK_SPACE_MARK, 3, " ", 1) : build_replace(&h->b, " ", 1, TOK_SPACE_MARK, 3);
+        return replace_spaces(h);
     }
     if (h->b.spaces && (h->marked || strstr(from->u.text, TOK_SPACE_MARK) || strstr(to->u.text, TOK_SPACE_MARK))) {
         return refuse(h, part, "this replacement beside that of spaces is not supported");
@@ -133,13 +139,16 @@ static int run_byte_level_in(hf *h, const json *part) {
     int code = json_bool_or(part, "add_prefix_space", 1, &prefix, h->b.err);
     if (!code) code = json_bool_or(part, "use_regex", 1, &regex, h->b.err);
     if (!code && prefix) code = build_prepend(&h->b, " ", 1, TFM_TOK_IF_MISSING);
-    if (!code && regex) code = build_split(&h->b, h->b.file, tok_gpt2_pattern, strlen(tok_gpt2_pattern), 1, TFM_TOK_ISOLATED);
+    if (!code && regex) code = build_split(&h->b, h->b.file, tok_gpt2_pattern, strlen(tok_gpt2_pattern), 1,
+                                           TFM_TOK_ISOLATED);
     h->closed = 1;
     return code;
 }
 
 static int look_metaspace_in(hf *h, const json *part) {
-    if (!is_text(json_get(part, "replacement"), TOK_SPACE_MARK)) return refuse(h, part, "only U+2581 is supported as replacement");
+    if (!is_text(json_get(part, "replacement"), TOK_SPACE_MARK)) {
+        return refuse(h, part, "only U+2581 is supported as replacement");
+    }
     h->mark_in = 1;
     return TFM_OK;
 }
@@ -159,9 +168,7 @@ static int run_metaspace_in(hf *h, const json *part) {
     size_t n = strlen(mark);
     int code = read_scheme(h, part, &scheme);
     if (!code) code = json_bool_or(part, "split", 1, &split, h->b.err);
-    if (!code) {
-        code = h->b.spaces ? build_replace(&h->b, TOK_SPACE_MARK, 3, " ", 1) : build_replace(&h->b, " ", 1, TOK_SPACE_MARK, 3);
-    }
+    if (!code) code = replace_spaces(h);
     if (!code && scheme < 2) {
         code = build_prepend(&h->b, mark, n, scheme == 0 ? TFM_TOK_IF_MISSING : TFM_TOK_IF_FIRST_MISSING);
     }
@@ -191,7 +198,8 @@ static int run_split(hf *h, const json *part) {
 }
 static int run_digits(hf *h, const json *part) {
     int individual, code = json_bool_or(part, "individual_digits", 0, &individual, h->b.err);
-    return code ? code : build_split(&h->b, h->b.file, "\\p{N}", 5, 1, individual ? TFM_TOK_ISOLATED : TFM_TOK_CONTIGUOUS);
+    return code ? code : build_split(&h->b, h->b.file, "\\p{N}", 5, 1, individual ? TFM_TOK_ISOLATED
+                                     : TFM_TOK_CONTIGUOUS);
 }
 
 static const component pre_tokenizers[] = {
@@ -214,7 +222,9 @@ static int look_replace_out(hf *h, const json *part) {
     return TFM_OK;
 }
 static int look_metaspace_out(hf *h, const json *part) {
-    if (!is_text(json_get(part, "replacement"), TOK_SPACE_MARK)) return refuse(h, part, "only U+2581 is supported as replacement");
+    if (!is_text(json_get(part, "replacement"), TOK_SPACE_MARK)) {
+        return refuse(h, part, "only U+2581 is supported as replacement");
+    }
     h->mark_out = 1;
     return TFM_OK;
 }
@@ -272,7 +282,8 @@ static int add_around(hf *h, const json *at, int after, int64_t id) {
     uint32_t *list = after ? b->suffix : b->prefix, *n = after ? &b->n_suffix : &b->n_prefix;
     if (id < 0 || id >= (int64_t)b->n_ids || !b->pieces[id].name) {
         char path[160];
-        return tool_fail(b->err, TFM_ERR_FORMAT, "%s: there is no token %lld", json_path(at, path, sizeof path), (long long)id);
+        return tool_fail(b->err, TFM_ERR_FORMAT, "%s: there is no token %lld", json_path(at, path, sizeof path),
+                         (long long)id);
     }
     if (*n == 16) return refuse(h, at, "more than 16 tokens around the text");
     list[(*n)++] = (uint32_t)id;
@@ -285,12 +296,15 @@ static int run_template(hf *h, const json *part) {
     for (size_t i = 0; !code && i < json_count(single); i++) {
         const json *item = json_at(single, i), *special = json_get(item, "SpecialToken");
         if (!special) {
-            if (!is_text(json_get(json_get(item, "Sequence"), "id"), "A") || after) return refuse(h, item, "expected Sequence A once");
+            if (!is_text(json_get(json_get(item, "Sequence"), "id"), "A") || after) {
+                return refuse(h, item, "expected Sequence A once");
+            }
             after = 1;
             continue;
         }
         const json *name = json_get(special, "id");
-        const json *ids = json_is(name, JSON_STRING) ? json_get(json_get_n(tokens, name->u.text, name->count), "ids") : NULL;
+        const json *ids = json_is(name, JSON_STRING) ? json_get(json_get_n(tokens, name->u.text, name->count), "ids")
+            : NULL;
         if (!json_count(ids)) return refuse(h, item, "the token is not among special_tokens");
         for (size_t k = 0; !code && k < json_count(ids); k++) {
             int64_t id;
@@ -416,7 +430,8 @@ static int read_vocab(hf *h, const json *vocab, int64_t last_added) {
 }
 
 /* "left right" or ["left", "right"]. */
-static int merge_parts(hf *h, const json *item, const char **left, size_t *n_left, const char **right, size_t *n_right) {
+static int merge_parts(hf *h, const json *item, const char **left, size_t *n_left, const char **right,
+                       size_t *n_right) {
     if (json_is(item, JSON_ARRAY) && json_count(item) == 2 && json_is(json_at(item, 0), JSON_STRING) &&
         json_is(json_at(item, 1), JSON_STRING)) {
         *left = json_at(item, 0)->u.text;
@@ -436,7 +451,8 @@ static int merge_parts(hf *h, const json *item, const char **left, size_t *n_lef
     return TFM_OK;
 }
 
-int tok_named_merge(tokenizer_build *b, const char *where, const char *left, size_t n_left, const char *right, size_t n_right,
+int tok_named_merge(tokenizer_build *b, const char *where, const char *left, size_t n_left, const char *right,
+                    size_t n_right,
                     uint32_t rank) {
     uint32_t l = build_find(b, left, n_left), r = build_find(b, right, n_right), whole = TOK_NONE;
     char buffer[512], *text = n_left + n_right <= sizeof buffer ? buffer : (char *)arena_alloc(b->a, n_left + n_right);
@@ -445,8 +461,10 @@ int tok_named_merge(tokenizer_build *b, const char *where, const char *left, siz
     memcpy(text + n_left, right, n_right);
     if (l != TOK_NONE && r != TOK_NONE) whole = build_find(b, text, n_left + n_right);
     if (whole != TOK_NONE) return build_add_merge(b, l, r, rank, whole);
-    return tool_fail(b->err, TFM_ERR_FORMAT, "%s: merge %u, \"%.*s\" and \"%.*s\", names a piece that is not in the vocabulary",
-                     where, (unsigned)rank, (int)(n_left < 99 ? n_left : 99), left, (int)(n_right < 99 ? n_right : 99), right);
+    return tool_fail(b->err, TFM_ERR_FORMAT,
+                     "%s: merge %u, \"%.*s\" and \"%.*s\", names a piece that is not in the vocabulary",
+                     where, (unsigned)rank, (int)(n_left < 99 ? n_left : 99), left, (int)(n_right < 99 ? n_right : 99),
+                         right);
 }
 
 static int read_merges(hf *h, const json *model) {
@@ -500,6 +518,7 @@ static int read_model(hf *h, int64_t last_added) {
     }
     unk = json_get(model, "unk_token");
     if (json_is(unk, JSON_STRING)) b->unk = build_find(b, unk->u.text, unk->count);
+    if (b->unk == TOK_NONE) b->flags |= TFM_TOK_DROP_UNKNOWN;
     return TFM_OK;
 }
 
@@ -549,7 +568,8 @@ static int already_added(const hf *h, const json *content) {
 static int read_added(hf *h, const json *item, int64_t id) {
     tokenizer_build *b = &h->b;
     static const struct { const char *key; uint32_t flag; } keys[] = {
-        {"lstrip", TFM_TOK_LSTRIP}, {"rstrip", TFM_TOK_RSTRIP}, {"single_word", TFM_TOK_SINGLE_WORD}, {"special", TFM_TOK_CONTROL}};
+        {"lstrip", TFM_TOK_LSTRIP}, {"rstrip", TFM_TOK_RSTRIP}, {"single_word", TFM_TOK_SINGLE_WORD},
+            {"special", TFM_TOK_CONTROL}};
     tok_added t = {0};
     const json *content;
     char path[160];
@@ -558,8 +578,10 @@ static int read_added(hf *h, const json *item, int64_t id) {
     uint32_t known = build_find(b, content->u.text, content->count);
     int64_t expected = known != TOK_NONE ? (int64_t)known : h->next_id;
     if (id != expected) {
-        return tool_fail(b->err, TFM_ERR_FORMAT, "%s: token \"%s\" claims id %lld, but %s %lld", json_path(item, path, sizeof path),
-                         content->u.text, (long long)id, known != TOK_NONE ? "the vocabulary gives it" : "the next free id is",
+        return tool_fail(b->err, TFM_ERR_FORMAT, "%s: token \"%s\" claims id %lld, but %s %lld", json_path(item, path,
+                sizeof path),
+                         content->u.text, (long long)id, known != TOK_NONE ? "the vocabulary gives it"
+                             : "the next free id is",
                          (long long)expected);
     }
     if (known == TOK_NONE) {
@@ -591,7 +613,8 @@ static int read_all_added(hf *h) {
     int code = TFM_OK;
     for (uint32_t i = 0; i < h->b.n_ids; i++) if (h->b.pieces[i].name) highest = i;
     h->next_id = (int64_t)h->n_model;
-    if (highest >= h->next_id) build_warn(&h->b, arena_printf(h->b.a, "%s: its vocabulary leaves out some ids", h->b.file));
+    if (highest >= h->next_id) build_warn(&h->b, arena_printf(h->b.a, "%s: its vocabulary leaves out some ids",
+                                                              h->b.file));
     for (size_t i = 0; i < json_count(list) && !code; i++) {
         code = json_int(json_at(list, i), "id", &id, h->b.err);
         if (!code) code = read_added(h, json_at(list, i), id);
@@ -639,7 +662,9 @@ static int survey(hf *h) {
     if (h->byte_level_in != h->byte_level_out) {
         return refuse(h, h->root, "ByteLevel in only one of pre_tokenizer and decoder is not supported");
     }
-    if (h->mark_out && !h->mark_in) return refuse(h, decoder, "it makes spaces of U+2581, but nothing makes U+2581 of spaces");
+    if (h->mark_out && !h->mark_in) {
+        return refuse(h, decoder, "it makes spaces of U+2581, but nothing makes U+2581 of spaces");
+    }
     h->b.spaces = h->mark_in && h->mark_out;
     return TFM_OK;
 }

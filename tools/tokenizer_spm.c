@@ -187,8 +187,10 @@ static int spm_piece(tokenizer_build *b, const spm_model *m, uint32_t id, wire w
         b->unk = id;
         p->text = arena_strndup(b->a, (const char *)m->unk_surface.p, (size_t)(m->unk_surface.end - m->unk_surface.p));
         p->length = (uint32_t)(m->unk_surface.end - m->unk_surface.p);
+        p->flags |= TFM_TOK_PIECE_LITERAL;
         return p->text ? TFM_OK : TFM_ERR_MEMORY;
-    default: return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: token \"%s\" has the type %llu, which is not supported", b->file,
+    default: return tool_fail(b->err, TFM_ERR_UNSUPPORTED,
+                              "%s: token \"%s\" has the type %llu, which is not supported", b->file,
                               text, (unsigned long long)type);
     }
 }
@@ -211,7 +213,8 @@ static int read_spm(tokenizer_build *b, wire w) {
     if (!code) code = build_ids(b, (int64_t)m.n_pieces, (size_t)m.n_pieces);
     while (!code && wire_next(&w, &f)) if (f.number == 1) code = spm_piece(b, &m, id++, f.bytes);
     if (code) return code;
-    b->flags = TFM_TOK_FUSE_UNK | TFM_TOK_PER_BYTE | (m.byte_fallback ? (uint32_t)TFM_TOK_BYTE_FALLBACK : 0u);
+    b->flags = TFM_TOK_FUSE_UNK | TFM_TOK_PER_BYTE | TFM_TOK_STRIP_MARKS | (m.byte_fallback
+                                                                            ? (uint32_t)TFM_TOK_BYTE_FALLBACK : 0u);
     if (m.squeeze) code = build_op(b, TFM_TOK_SQUEEZE, 0, 0, 0);
     if (!code) code = tok_space_ops(b, m.dummy_prefix != 0);
     if (!code) code = build_merges_from_scores(b);

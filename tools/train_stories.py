@@ -1111,9 +1111,9 @@ def new_optimizers(model, rate):
             torch.optim.AdamW(rest, lr=rate, betas=(0.9, 0.95), weight_decay=0.0)]
 
 
-def train(model, tokenizer, seed, steps, state_file, peak=5e-3, warmup=50, decay=0.3):
-    """The rate rises, stays, and falls to zero over the last `decay` of the steps: the length of a run need not be known
-    before the fall begins. With a state file, a run that was stopped goes on. Returns tokens read and seconds spent."""
+def train(model, tokenizer, seed, steps, state_file, peak=5e-3, warmup=50, decay=0.25):
+    """The rate rises, stays, and falls to zero over the last `decay` of the steps, so the length of a run need not be
+    known before the fall begins. With a state file, a run that was stopped goes on. Returns tokens and seconds."""
     import torch
     optimizers = new_optimizers(model, peak)
     state = {"step": 0, "tokens": 0, "seconds": 0.0}
@@ -1234,7 +1234,7 @@ def main():
     parser = argparse.ArgumentParser(description="Train the story model that ships.")
     parser.add_argument("--out", help="the directory to write (replaced whole)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=3000, help="of %d stories" % BATCH)
+    parser.add_argument("--steps", type=int, default=2600, help="of %d stories" % BATCH)
     parser.add_argument("--state", metavar="FILE", help="where to keep the state of a run that may be stopped")
     parser.add_argument("--show", type=int, metavar="N", help="only print N stories of the grammar")
     args = parser.parse_args()

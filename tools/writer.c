@@ -71,15 +71,16 @@ static void put_entry(unsigned char *row, const tfm_weight *t, uint64_t offset, 
 }
 
 /* Gives every tensor its place after `start`; *bytes becomes the size of the data section. */
-static int place_tensors(tfm_file_writer *w, const tfm_weight *tensors, uint64_t start, uint64_t *bytes, tfm_error *err) {
+static int place_tensors(tfm_file_writer *w, const tfm_weight *tensors, uint64_t start, uint64_t *bytes,
+                         tfm_error *err) {
     uint64_t at = start;
     for (int64_t i = 0; i < w->n_tensors; i++) {
         const tfm_tensor *t = &tensors[i].t;
         uint64_t size = tfm_tensor_bytes(t->type, t->layout, t->rows, t->cols);
         at = (at + 63) & ~(uint64_t)63;
         if (!size || size > UINT64_MAX / 2 - at)
-            return tool_fail(err, TFM_ERR_FORMAT, "tensor %lld: type %d and %lld x %lld do not go together", (long long)i,
-                             (int)t->type, (long long)t->rows, (long long)t->cols);
+            return tool_fail(err, TFM_ERR_FORMAT, "tensor %lld: type %d and %lld x %lld do not go together",
+                             (long long)i, (int)t->type, (long long)t->rows, (long long)t->cols);
         put_entry(w->directory + i * TFM_FILE_ENTRY_BYTES, &tensors[i], at, size);
         at += size;
     }
@@ -136,7 +137,8 @@ static int next_tensor(tfm_file_writer *w, tfm_error *err) {
 int writer_data(tfm_file_writer *w, const void *bytes, size_t n, tfm_error *err) {
     int code = w->left ? TFM_OK : next_tensor(w, err);
     if (code) return code;
-    if (n > w->left) return tool_fail(err, TFM_ERR_ARG, "tensor %lld gets more bytes than it has", (long long)w->current);
+    if (n > w->left)
+        return tool_fail(err, TFM_ERR_ARG, "tensor %lld gets more bytes than it has", (long long)w->current);
     tfm_hash_feed(&w->hash, bytes, n);
     w->left -= n;
     return append(w, bytes, n, err);

@@ -1,0 +1,314 @@
+/* test_convert_gguf.c - GGUF and llama2.c files: the order of rows, what has no key, what is refused, damage. The files
+ * are built here in memory; weights tell their row, so that a row in the wrong place shows.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "convert_output.h"
+
+enum { D = 8, HEADS = 6, KV = 2, HEAD_DIM = 4, FF = 12, VOCAB = 5 };
+enum { BIAS_QKV = 1, QK_NORM = 2, SANDWICH = 4 };
+
+/* ---- GGUF ------------------------------------------------------------------------------------------------------ */
+
+typedef struct gguf_builder {
+    unsigned char kv[4096], info[65536], data[1 << 20], file[4096 + 65536 + (1 << 20) + 64];
+    size_t n_kv_bytes, n_info, n_data, size;
+    uint64_t n_kv, n_tensors;
+} gguf_builder;
+
+static void put_string(unsigned char *to, size_t *at, const char *text) {
+    put_le(to, at, strlen(text), 8);
+    memcpy(to + *at, text, strlen(text));
+    *at += strlen(text);
+}
+
+static void kv_u32(gguf_builder *g, const char *key, uint32_t value) {
+    put_string(g->kv, &g->n_kv_bytes, key);
+    put_le(g->kv, &g->n_kv_bytes, 4, 4);
+    put_le(g->kv, &g->n_kv_bytes, value, 4);
+    g->n_kv++;
+}
+
+static void kv_f32(gguf_builder *g, const char *key, float value) {
+    put_string(g->kv, &g->n_kv_bytes, key);
+    put_le(g->kv, &g->n_kv_bytes, 6, 4);
+    put_f32(g->kv, &g->n_kv_bytes, value);
+    g->n_kv++;
+}
+
+static void kv_text(gguf_builder *g, const char *key, const char *value) {
+    put_string(g->kv, &g->n_kv_bytes, key);
+    put_le(g->kv, &g->n_kv_bytes, 8, 4);
+    put_string(g->kv, &g->n_kv_bytes, value);
+    g->n_kv++;
+}
+
+/* The row of pairs in which llama's GGUF files keep row r of a matrix of `heads` heads (0: rows stay). */
+static int stored_row(int r, int rows, int heads) {
+    if (!heads) return r;
+    int d = rows / heads, i = r % d;
+    return r - i + (i < d / 2 ? 2 * i : 2 * (i - d / 2) + 1);
+}
+
+/* F32; the values say the row (of a vector: the column) in the model's order. */
+static void gguf_tensor_of(gguf_builder *g, const char *name, int rows, int cols, int heads) {
+    put_string(g->info, &g->n_info, name);
+    put_le(g->info, &g->n_info, rows ? 2 : 1, 4);
+    put_le(g->info, &g->n_info, (uint64_t)cols, 8);
+    if (rows) put_le(g->info, &g->n_info, (uint64_t)rows, 8);
+    put_le(g->info, &g->n_info, 0, 4);
+    put_le(g->info, &g->n_info, g->n_data, 8);
+    for (int r = 0; r < (rows ? rows : 1); r++)
+        for (int c = 0; c < cols; c++) {
+            float value = rows ? (float)r + (float)c / 64 : (float)c + 1;
+            int to = rows ? stored_row(r, rows, heads) * cols + c : stored_row(c, cols, heads);
+            size_t at = g->n_data + 4 * (size_t)to;
+            put_f32(g->data, &at, value);
+        }
+    g->n_data = (g->n_data + 4 * (size_t)(rows ? rows : 1) * (size_t)cols + 31) / 32 * 32;
+    g->n_tensors++;
+}
+
+static void finish_gguf(gguf_builder *g) {
+    size_t at = 0;
+    put_le(g->file, &at, 0x46554747, 4);
+    put_le(g->file, &at, 3, 4);
+    put_le(g->file, &at, g->n_tensors, 8);
+    put_le(g->file, &at, g->n_kv, 8);
+    memcpy(g->file + at, g->kv, g->n_kv_bytes);
+    at += g->n_kv_bytes;
+    memcpy(g->file + at, g->info, g->n_info);
+    at = (at + g->n_info + 31) / 32 * 32;
+    memcpy(g->file + at, g->data, g->n_data);
+    g->size = at + g->n_data;
+}
+
+
+static void gguf_keys(gguf_builder *g, const char *arch, int layers) {
+    static const struct { const char *key; uint32_t value; } keys[] = {
+        {"context_length", 64}, {"embedding_length", D}, {"feed_forward_length", FF}, {"attention.head_count", HEADS},
+        {"attention.head_count_kv", KV}, {"attention.key_length", HEAD_DIM}, {"attention.value_length", HEAD_DIM}};
+    char key[96];
+    kv_text(g, "general.architecture", arch);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        snprintf(key, sizeof key, "%s.%s", arch, keys[i].key);
+        kv_u32(g, key, keys[i].value);
+    }
+    snprintf(key, sizeof key, "%s.block_count", arch);
+    kv_u32(g, key, (uint32_t)layers);
+    snprintf(key, sizeof key, "%s.attention.layer_norm_rms_epsilon", arch);
+    kv_f32(g, key, 1e-6f);
+}
+
+/* pairs: q and k are stored as llama's are. parts as of a directory. */
+static void gguf_layer(gguf_builder *g, int i, int pairs, int parts) {
+    const struct { const char *name; int rows, cols, heads, part; } rows[] = {
+        {"attn_norm.weight", 0, D, 0, 0}, {"ffn_norm.weight", 0, D, 0, 0},
+        {"attn_q.weight", HEADS * HEAD_DIM, D, HEADS, 0}, {"attn_k.weight", KV * HEAD_DIM, D, KV, 0},
+        {"attn_v.weight", KV * HEAD_DIM, D, 0, 0}, {"attn_output.weight", D, HEADS * HEAD_DIM, 0, 0},
+        {"ffn_gate.weight", FF, D, 0, 0}, {"ffn_up.weight", FF, D, 0, 0}, {"ffn_down.weight", D, FF, 0, 0},
+        {"attn_q.bias", 0, HEADS * HEAD_DIM, HEADS, BIAS_QKV}, {"attn_k.bias", 0, KV * HEAD_DIM, KV, BIAS_QKV},
+        {"attn_v.bias", 0, KV * HEAD_DIM, 0, BIAS_QKV}, {"attn_q_norm.weight", 0, HEAD_DIM, 0, QK_NORM},
+        {"attn_k_norm.weight", 0, HEAD_DIM, 0, QK_NORM}, {"post_attention_norm.weight", 0, D, 0, SANDWICH},
+        {"post_ffw_norm.weight", 0, D, 0, SANDWICH}};
+    char name[64];
+    for (size_t k = 0; k < sizeof rows / sizeof *rows; k++) {
+        if (rows[k].part && !(parts & rows[k].part)) continue;
+        snprintf(name, sizeof name, "blk.%d.%s", i, rows[k].name);
+        gguf_tensor_of(g, name, rows[k].rows, rows[k].cols, pairs ? rows[k].heads : 0);
+    }
+}
+
+static void gguf_model(gguf_builder *g, int layers, int pairs, int parts) {
+    gguf_tensor_of(g, "token_embd.weight", VOCAB, D, 0);
+    gguf_tensor_of(g, "output_norm.weight", 0, D, 0);
+    for (int i = 0; i < layers; i++) gguf_layer(g, i, pairs, parts);
+}
+
+static int convert_bytes(output *o, const void *bytes, size_t n) {
+    source src = source_memory("file", bytes, n);
+    sink out = output_sink(o);
+    convert_options options = output_options(o);
+    return output_open(o, convert_file(&src, &out, &options, &o->err));
+}
+
+/* Every row of a matrix, every element of a vector stands where the model has it. */
+static void check_order(const tfm_model *m, int role) {
+    tfm_tensor t = tfm_model_tensor(m, 1, role);
+    float row[64];
+    for (int64_t r = 0; r < t.rows; r++) {
+        tfm_tensor_row(&t, r, row);
+        if (t.layout == TFM_TILED)
+            check(row[0] == (float)r, "%s: row %lld is row %g", tfm_role_name(role), (long long)r, (double)row[0]);
+        for (int64_t c = 0; t.layout == TFM_ROWS && c < t.cols; c++)
+            check(row[c] == (float)c + 1, "%s: element %lld is %g", tfm_role_name(role), (long long)c,
+                  (double)row[c] - 1);
+    }
+}
+
+/* Llama's q and k are pairs in GGUF, k with the number of its own heads; qwen2's are not. */
+static void check_gguf_order(const char *arch, int pairs) {
+    gguf_builder *g = calloc(1, sizeof *g);
+    output o;
+    if (!g) exit(1);
+    gguf_keys(g, arch, 2);
+    gguf_model(g, 2, pairs, BIAS_QKV);
+    gguf_tensor_of(g, "rope_freqs.weight", 0, HEAD_DIM / 2, 0);
+    finish_gguf(g);
+    output_start(&o);
+    int code = convert_bytes(&o, g->file, g->size);
+    check(!code, "%s: %s", arch, code ? o.err.msg : "");
+    for (int role = TFM_ROLE_Q; !code && role <= TFM_ROLE_V_B; role++) check_order(o.model, role);
+    if (!code) {
+        const tfm_block *b = tfm_model_block(o.model, 0);
+        check(b->rope_style == TFM_ROPE_HALF && b->rope_theta == 1e4f && b->rope_scaling == TFM_ROPE_FACTORS,
+              "%s: style %d, theta %g, scaling %d", arch, (int)b->rope_style, (double)b->rope_theta,
+              (int)b->rope_scaling);
+        check(b->bias == (TFM_BIAS_Q | TFM_BIAS_K | TFM_BIAS_V), "%s: bias %d", arch, (int)b->bias);
+        check(tfm_model_tensor(o.model, -1, TFM_ROLE_ROPE_FACTORS).cols == HEAD_DIM / 2, "%s: factors", arch);
+    }
+    output_end(&o);
+    free(g);
+}
+
+/* The 1 of (1 + w) is folded in; the query scalar has no key; windows and the second theta neither. */
+static void check_gguf_gemma(void) {
+    gguf_builder *g = calloc(1, sizeof *g);
+    output o;
+    if (!g) exit(1);
+    gguf_keys(g, "gemma3", 7);
+    kv_u32(g, "gemma3.attention.sliding_window", 16);
+    gguf_model(g, 7, 0, SANDWICH | QK_NORM);
+    finish_gguf(g);
+    output_start(&o);
+    int code = convert_bytes(&o, g->file, g->size);
+    check(!code, "gemma3: %s", code ? o.err.msg : "");
+    if (!code) {
+        const tfm_config *c = tfm_model_config_of(o.model);
+        const tfm_block *local = tfm_model_block(o.model, 4), *full = tfm_model_block(o.model, 5);
+        check(local->window == 16 && local->rope_theta == 1e4f, "gemma3: layer 4");
+        check(full->window == 0 && full->rope_theta == 1e6f, "gemma3: layer 5");
+        check(local->norm_offset == 0 && local->qk_norm_offset == 0 && c->norm_offset == 0, "gemma3: offsets");
+        check(c->embed_scale == (float)sqrt(8.0), "gemma3: embedding scale %g", (double)c->embed_scale);
+        check(c->tied && full->ffn_act == TFM_ACT_GELU_TANH, "gemma3: tied, gelu");
+    }
+    output_end(&o);
+    free(g);
+}
+
+static void check_gguf_gemma2_scale(int layers, float scale) {
+    gguf_builder *g = calloc(1, sizeof *g);
+    output o;
+    if (!g) exit(1);
+    gguf_keys(g, "gemma2", layers);
+    gguf_model(g, layers, 0, SANDWICH);
+    finish_gguf(g);
+    output_start(&o);
+    int code = convert_bytes(&o, g->file, g->size);
+    check(!code, "gemma2: %s", code ? o.err.msg : "");
+    if (!code) {
+        const tfm_block *b = tfm_model_block(o.model, 0);
+        check(b->attn_scale == scale && b->attn_softcap == 50 && b->window == 4096, "gemma2 of %d layers: scale %g",
+              layers, (double)b->attn_scale);
+    }
+    output_end(&o);
+    free(g);
+}
+
+/* Cuts and changed bytes: an error or a model, never a crash; a cut is always an error. */
+static void check_gguf_damage(void) {
+    gguf_builder *g = calloc(1, sizeof *g);
+    output o;
+    if (!g) exit(1);
+    gguf_keys(g, "llama", 1);
+    gguf_model(g, 1, 1, 0);
+    finish_gguf(g);
+    size_t header = g->size - g->n_data;
+    for (size_t n = 0; n < g->size; n += n < header ? 7 : 509) {
+        output_start(&o);
+        check(convert_bytes(&o, g->file, n) != 0, "cut at %zu of %zu", n, g->size);
+        output_end(&o);
+    }
+    for (size_t i = 0; i < header; i += 3) {
+        unsigned char kept = g->file[i];
+        g->file[i] ^= (unsigned char)(i % 2 ? 0xff : 0x01);
+        output_start(&o);
+        int code = convert_bytes(&o, g->file, g->size);
+        check(!code || o.err.msg[0], "byte %zu: an error without a message", i);
+        output_end(&o);
+        g->file[i] = kept;
+    }
+    free(g);
+}
+
+static void check_gguf_refused(const char *key, uint32_t value, const char *tensor, const char *error) {
+    gguf_builder *g = calloc(1, sizeof *g);
+    output o;
+    if (!g) exit(1);
+    gguf_keys(g, "llama", 1);
+    if (key) kv_u32(g, key, value);
+    gguf_model(g, 1, 1, 0);
+    if (tensor) gguf_tensor_of(g, tensor, 3, 3, 0);
+    finish_gguf(g);
+    output_start(&o);
+    int code = convert_bytes(&o, g->file, g->size);
+    if (error)
+        check(code && strstr(o.err.msg, error), "expected \"%s\", got %d \"%s\"", error, code, code ? o.err.msg : "");
+    else
+        check(!code, "%s%s: %s", key ? key : "", tensor ? tensor : "", code ? o.err.msg : "");
+    output_end(&o);
+    free(g);
+}
+
+void test_convert_gguf(void) {
+    check_gguf_order("llama", 1);
+    check_gguf_order("qwen2", 0);
+    check_gguf_gemma();
+    check_gguf_gemma2_scale(2, 0);
+    check_gguf_gemma2_scale(46, 1); /* floor(8 / 6) ^ -1/2 */
+    check_gguf_damage();
+    check_gguf_refused("llama.expert_count", 4, NULL, "llama.expert_count");
+    check_gguf_refused("llama.expert_count", 0, NULL, NULL);
+    check_gguf_refused("other.key", 4, NULL, NULL);
+    check_gguf_refused("split.count", 3, NULL, "split");
+    check_gguf_refused("llama.vocab_size", 4, NULL, "vocab_size is 4");
+    check_gguf_refused("llama.rope.dimension_count", 1 << 20, NULL, "rope_dims");
+    check_gguf_refused(NULL, 0, "blk.0.ffn_gate_inp.weight", "blk.0.ffn_gate_inp.weight");
+    check_gguf_refused(NULL, 0, "v.patch_embd.weight", NULL);
+    check_gguf_refused(NULL, 0, "output.weight", "output.weight is [3, 3], file asks for [5, 8]");
+}
+
+/* ---- LLAMA2.C -------------------------------------------------------------------------------------------------- */
+
+void test_convert_llama2c(void) {
+    enum { DIM = 8, HIDDEN = 12, N = 2, SEQ = 16 };
+    const int32_t header[7] = {DIM, HIDDEN, N, 2, 1, VOCAB, SEQ};
+    const size_t sizes[] = {VOCAB * DIM, N * DIM, N * DIM * DIM, N * DIM * DIM / 2, N * DIM * DIM / 2,
+                            N * DIM * DIM, N * DIM, N * DIM * HIDDEN, N * DIM * HIDDEN, N * DIM * HIDDEN, DIM,
+                            SEQ * HEAD_DIM / 2, SEQ * HEAD_DIM / 2};
+    static unsigned char file[65536];
+    size_t at = 0;
+    float value = 0;
+    output o;
+    for (int i = 0; i < 7; i++) put_le(file, &at, (uint32_t)header[i], 4);
+    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
+        for (size_t i = 0; i < sizes[k]; i++, value += 0.25f) put_f32(file, &at, value);
+    output_start(&o);
+    int code = convert_bytes(&o, file, at);
+    check(!code, "llama2c: %s", code ? o.err.msg : "");
+    if (!code) {
+        float row[HIDDEN];
+        tfm_tensor q = tfm_model_tensor(o.model, 1, TFM_ROLE_Q);
+        tfm_tensor_row(&q, 3, row);
+        size_t first = sizes[0] + sizes[1] + DIM * DIM + 3 * DIM;
+        check(row[2] == 0.25f * (float)(first + 2), "llama2c: q[1][3][2] is %g", (double)row[2]);
+        const tfm_config *c = tfm_model_config_of(o.model);
+        check(c->blocks[0].rope_style == TFM_ROPE_INTERLEAVED && c->n_ctx == SEQ && c->tied, "llama2c: description");
+    }
+    output_end(&o);
+    output_start(&o);
+    check(convert_bytes(&o, file, at - 4) != 0, "llama2c: a cut file");
+    output_end(&o);
+}

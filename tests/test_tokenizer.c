@@ -1,0 +1,474 @@
+/* Tokenizers: ids and texts against the references in ref/tokenizers/ (made by ref_tokenizers.py), and the faults that
+ * others shipped: tokens and rows that disagree, merges in either spelling, characters over several tokens,
+     the space in
+ * front, control tokens typed by a user, damaged sections, very long words.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "test.h"
+#include "tools/gguf.h"
+#include "tools/json.h"
+#include "tools/tokenizer.h"
+
+#define EMPTY_ARENA { 0 }
+
+/* A tokenizer with room to work in. */
+typedef struct opened {
+    arena a;
+    tok_section section;
+    uint64_t mem[64];
+    const tfm_tokenizer *t;
+    tfm_error err;
+    int code;
+} opened;
+
+static char *slurp(arena *a, const char *name, size_t *n)
+{
+    char path[512], *data = NULL, *copy;
+    tfm_error err;
+    snprintf(path, sizeof path, "%s/ref/tokenizers/%s", test_data(), name);
+    if (read_whole(path, 1 << 24, &data, n, &err)) {
+        check(0, "%s", err.msg);
+        return NULL;
+    }
+    copy = arena_strndup(a, data, *n);
+    free(data);
+    return copy;
+}
+
+static void open_section(opened *o)
+{
+    o->t = NULL;
+    if (o->code) return;
+    o->code = tfm_tokenizer_open(o->section.bytes, o->section.size, o->mem, sizeof o->mem, &o->t, &o->err);
+    check(o->code == TFM_OK, "opening: %s", o->err.msg);
+}
+
+static void from_json_text(opened *o, const char *text, int64_t n_rows)
+{
+    source src = source_memory("tokenizer.json", text, strlen(text));
+    o->code = tokenizer_from_json(&o->a, &src, NULL, n_rows, &o->section, &o->err);
+    open_section(o);
+}
+
+/* What stands around a model, and the model, as one document. */
+static char *document(arena *a, const char *around, const char *vocab)
+{
+    const int whole = strcmp(vocab, "bytes_whole") == 0;
+    size_t n, n_around = strlen(around);
+    char *model = slurp(a, strcmp(vocab, "marks") == 0 ? "vocab_marks.json" : "vocab_bytes.json", &n);
+    char *ignore = model ? strstr(model, "\"ignore_merges\":false") : NULL;
+    if (!model) return NULL;
+    if (whole && ignore) memcpy(ignore, "\"ignore_merges\":true ", 21);
+    return arena_printf(a, "%.*s,\"model\":%s}", (int)(n_around - 1), around, model);
+}
+
+/* ids of a text; -1 after an error. Scratch and ids have exactly the sizes that the library asks for. */
+static int64_t encode(const tfm_tokenizer *t, const char *text, size_t n, int32_t flags, int32_t **ids)
+{
+    tfm_error err;
+    int64_t n_ids = 0, most = tfm_encode_max(t, n);
+    size_t room = tfm_encode_size(t, n);
+    void *scratch = malloc(room);
+    *ids = (int32_t *)malloc(((size_t)most + 1) * sizeof **ids);
+    int code = tfm_encode(t, text, n, flags, *ids, most, &n_ids, scratch, room, &err);
+    free(scratch);
+    check(code == TFM_OK, "encode: %s", code ? err.msg : "");
+    return code ? -1 : n_ids;
+}
+
+static int same_ids(const json *expected, const int32_t *ids, int64_t n)
+{
+    if ((int64_t)json_count(expected) != n) return 0;
+    for (size_t i = 0; i < json_count(expected); i++) {
+        int64_t id;
+        if (json_as_int(json_at(expected, i), &id, NULL) || id != ids[i]) return 0;
+    }
+    return 1;
+}
+
+/* The whole decoded text and, where the reference does not look ahead, the joined pieces of streaming. */
+static void check_decoded(const opened *o, const char *name, size_t row, const int32_t *ids, int64_t n, int32_t flags,
+                          const char *expected, size_t length)
+{
+    char *text = (char *)malloc(length + 64), *stream;
+    size_t m = tfm_decode_text(o->t, ids, n, flags, text, length + 64), most = tfm_decode_max(o->t), at = 0;
+    tfm_decoder d;
+    check(m == length && memcmp(text, expected, length) == 0, "%s row %zu flags %d: decoded \"%.*s\"", name, row,
+          (int)flags,
+          (int)(m < 60 ? m : 60), text);
+    stream = (char *)malloc(most * ((size_t)n + 2));
+    tfm_decode_init(&d, o->t, flags);
+    for (int64_t i = 0; i < n; i++) at += tfm_decode(&d, ids[i], stream + at, most);
+    at += tfm_decode_flush(&d, stream + at, most);
+    check(at == length && memcmp(stream, expected, length) == 0, "%s row %zu flags %d: streamed text differs", name,
+          row, (int)flags);
+    free(stream);
+    free(text);
+}
+
+/* One row: [ids, ids with specials parsed, text, text without specials]; 0: the same, null: not known. */
+static void check_row(const opened *o, const char *name, size_t row, const json *text, const json *expected)
+{
+    const json *plain = json_at(expected, 0), *parsed = json_at(expected, 1);
+    for (int parse = 0; parse < 2; parse++) {
+        const json *want = parse && !json_is(parsed, JSON_NUMBER) ? parsed : plain;
+        int32_t *ids;
+        if (parse && json_is_null(parsed)) break;
+        int64_t n = encode(o->t, text->u.text, text->count, parse ? TFM_ENCODE_PARSE_SPECIAL : 0, &ids);
+        check(same_ids(want, ids, n), "%s row %zu \"%.40s\": ids differ (parse %d)", name, row, text->u.text, parse);
+        if (same_ids(want, ids, n) && (parse || json_is_null(parsed))) {
+            for (int skip = 0; skip < 2; skip++) {
+                const json *decoded = json_at(expected, 2 + (size_t)skip);
+                if (json_is_null(decoded)) continue;
+                if (json_is(decoded, JSON_NUMBER)) decoded = text;
+                check_decoded(o, name, row, ids, n, skip ? TFM_DECODE_SKIP_SPECIAL : 0, decoded->u.text,
+                              decoded->count);
+            }
+        }
+        free(ids);
+    }
+}
+
+static void check_rows(const opened *o, const char *name, const json *texts, const json *rows, int no_zeros)
+{
+    size_t at = 0;
+    if (o->code) {
+        check(0, "%s: %s", name, o->err.msg);
+        return;
+    }
+    for (size_t i = 0; i < json_count(texts); i++) {
+        const json *text = json_at(texts, i);
+        if (no_zeros && memchr(text->u.text, 0, text->count)) continue;
+        check_row(o, name, i, text, json_at(rows, at++));
+    }
+    check(at == json_count(rows), "%s: %zu rows for %zu texts", name, json_count(rows), at);
+}
+
+static const json *read_rows(arena *a)
+{
+    tfm_error err;
+    size_t n;
+    char *text = slurp(a, "rows.json", &n);
+    const json *root = text ? json_parse("rows.json", text, n, a, &err) : NULL;
+    if (text) check(root != NULL, "%s", root ? "" : err.msg);
+    return root;
+}
+
+static const char *member_text(const json *object, const char *key)
+{
+    const json *v = json_get(object, key);
+    return json_is(v, JSON_STRING) ? v->u.text : "";
+}
+
+/* ---- against the references ------------------------------------------------------------------------------------- */
+
+void test_tokenizer_json(void)
+{
+    arena a = EMPTY_ARENA;
+    const json *root = read_rows(&a), *list = json_get(root, "json");
+    for (size_t i = 0; i < json_count(list); i++) {
+        const json *kind = json_at(list, i);
+        opened o;
+        memset(&o, 0, sizeof o);
+        char *text = document(&a, member_text(kind, "around"), member_text(kind, "vocab"));
+        if (text) from_json_text(&o, text, 0);
+        if (text) check_rows(&o, member_text(kind, "name"), json_get(root, "texts"), json_get(kind, "rows"), 0);
+        arena_free(&o.a);
+    }
+    check(json_count(list) >= 10, "rows.json lists %zu tokenizers", json_count(list));
+    arena_free(&a);
+}
+
+void test_tokenizer_sentencepiece(void)
+{
+    arena a = EMPTY_ARENA;
+    const json *root = read_rows(&a), *list = json_get(root, "model");
+    for (size_t i = 0; i < json_count(list); i++) {
+        const json *kind = json_at(list, i);
+        opened o;
+        size_t n;
+        memset(&o, 0, sizeof o);
+        char *data = slurp(&a, member_text(kind, "name"), &n);
+        if (!data) continue;
+        source src = source_memory(member_text(kind, "name"), data, n);
+        o.code = tokenizer_from_sentencepiece(&o.a, &src, 0, &o.section, &o.err);
+        open_section(&o);
+        check_rows(&o, member_text(kind, "name"), json_get(root, "texts"), json_get(kind, "rows"), 1);
+        arena_free(&o.a);
+    }
+    arena_free(&a);
+}
+
+/* Another name of the pre-tokenizer, of any length, in a file's bytes. */
+static char *rename_pre(arena *a, const char *data, size_t *n, const char *pre)
+{
+    static const char key[] = "tokenizer.ggml.pre";
+    const size_t key_length = sizeof key - 1, length = strlen(pre);
+    for (size_t i = 0; i + key_length + 12 < *n; i++) {
+        if (memcmp(data + i, key, key_length) != 0) continue;
+        const size_t at = i + key_length + 4, old = (size_t)load_u64(data + at);
+        char *out = (char *)arena_alloc(a, *n + length);
+        memcpy(out, data, at);
+        memset(out + at, 0, 8);
+        out[at] = (char)length;
+        memcpy(out + at + 8, pre, length);
+        memcpy(out + at + 8 + length, data + at + 8 + old, *n - at - 8 - old);
+        *n += length - old;
+        return out;
+    }
+    return NULL;
+}
+
+static void from_gguf_bytes(opened *o, const char *name, const char *data, size_t n)
+{
+    source src = source_memory(name, data, n);
+    gguf g;
+    memset(o, 0, sizeof *o);
+    o->code = gguf_open(&g, &src, &o->a, &o->err);
+    if (!o->code) o->code = tokenizer_from_gguf(&o->a, &g, 0, &o->section, &o->err);
+    open_section(o);
+}
+
+void test_tokenizer_gguf(void)
+{
+    arena a = EMPTY_ARENA;
+    const json *root = read_rows(&a), *list = json_get(root, "gguf");
+    opened o;
+    for (size_t i = 0; i < json_count(list); i++) {
+        const json *kind = json_at(list, i);
+        size_t n;
+        char *data = slurp(&a, member_text(kind, "name"), &n);
+        if (data && *member_text(kind, "pre")) data = rename_pre(&a, data, &n, member_text(kind, "pre"));
+        if (!data) continue;
+        from_gguf_bytes(&o, member_text(kind, "name"), data, n);
+        check_rows(&o, member_text(kind, "name"), json_get(root, "texts"), json_get(kind, "rows"), 0);
+        arena_free(&o.a);
+    }
+    size_t n;
+    char *data = slurp(&a, "bytes.gguf", &n);
+    if (data) data = rename_pre(&a, data, &n, "no-such-name");
+    if (data) {
+        from_gguf_bytes(&o, "bytes.gguf", data, n);
+        check(o.code == TFM_ERR_UNSUPPORTED && strstr(o.err.msg, "no-such-name"), "an unknown pre-tokenizer: %s",
+              o.err.msg);
+        arena_free(&o.a);
+    }
+    arena_free(&a);
+}
+
+/* ---- faults others shipped -------------------------------------------------------------------------------------- */
+
+#define BYTE_LEVEL "{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"use_regex\":true}"
+#define PLAIN(added) "{\"added_tokens\":[" added "],\"normalizer\":null,\"pre_tokenizer\":" BYTE_LEVEL \
+                     ",\"post_processor\":null,\"decoder\":" BYTE_LEVEL "}"
+#define TOKEN(id, content, special) "{\"id\":" id ",\"content\":\"" content "\",\"special\":" special "}"
+
+static void open_kind(opened *o, const char *around, int64_t n_rows)
+{
+    arena a = EMPTY_ARENA;
+    memset(o, 0, sizeof *o);
+    char *text = document(&a, around, "bytes");
+    o->code = TFM_ERR_IO;
+    if (text) from_json_text(o, text, n_rows);
+    arena_free(&a);
+}
+
+/* Token ids, vocabulary size and rows of the embedding need not agree. */
+void test_tokenizer_rows(void)
+{
+    opened o;
+    size_t n;
+    int32_t *ids;
+    open_kind(&o, PLAIN(TOKEN("323", "<s>", "true")), 340);
+    check(o.code == TFM_OK && tfm_vocab_size(o.t) == 340, "padded rows: %s", o.err.msg);
+    if (o.t) {
+        const int32_t padded[] = { 64, 335, 339, 400, -1, 66 };
+        char text[16];
+        check(tfm_token_piece(o.t, 335, &n) == NULL && n == 0, "a padding row has a piece");
+        check(tfm_decode_text(o.t, padded, 6, 0, text, sizeof text) == 2, "padding rows print something");
+        check(tfm_token_find(o.t, "<s>", 3) == 323 && tfm_token_flags(o.t, 323) & TFM_TOKEN_SPECIAL,
+              "<s> is not found");
+    }
+    arena_free(&o.a);
+    open_kind(&o, PLAIN(TOKEN("323", "<s>", "true") "," TOKEN("324", "<t>", "true")), 324);
+    check(o.code && strstr(o.err.msg, "324"), "an id past the rows: %s", o.err.msg);
+    arena_free(&o.a);
+    open_kind(&o, PLAIN(TOKEN("323", "<s>", "true") "," TOKEN("5000", "<far>", "true")), 0);
+    check(o.code && strstr(o.err.msg, "5000") && strstr(o.err.msg, "324"), "a gap: %s", o.err.msg);
+    arena_free(&o.a);
+    open_kind(&o, PLAIN(TOKEN("0", "!", "false") "," TOKEN("323", "<s>", "true") "," TOKEN("323", "<s>", "true")), 0);
+    check(o.code == TFM_OK, "a token that is listed twice: %s", o.err.msg);
+    if (o.t) {
+        check(encode(o.t, "the<s>!", 7, TFM_ENCODE_PARSE_SPECIAL, &ids) >= 3, "ids of repeated tokens");
+        free(ids);
+    }
+    arena_free(&o.a);
+}
+
+/* A list of merges is never silently empty. */
+void test_tokenizer_merges(void)
+{
+    static const char head[] = "{\"pre_tokenizer\":" BYTE_LEVEL ",\"decoder\":" BYTE_LEVEL
+                               ",\"model\":{\"type\":\"BPE\",\"vocab\":"
+                               "{\"a\":0,\"b\":1,\"#\":2,\"ab\":3,\"##\":4},\"merges\":";
+    static const struct { const char *merges; int ok; } cases[] = {
+        {"[\"a b\",\"# #\"]", 1}, {"[[\"a\",\"b\"],[\"#\",\"#\"]]", 1}, {"[]", 0}, {"[\"a c\"]", 0}, {"[\"b a\"]", 0},
+        {"[[\"a\",\"b\",\"a\"]]", 0}, {"[[1,2]]", 0}, {"[\"a  b\"]", 0}, {"null", 0}, {"[\"ab\"]", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[512];
+        opened o;
+        memset(&o, 0, sizeof o);
+        snprintf(text, sizeof text, "%s%s}}", head, cases[i].merges);
+        from_json_text(&o, text, 0);
+        check((o.code == TFM_OK) == cases[i].ok, "merges %s: %s", cases[i].merges, o.err.msg);
+        if (o.t) {
+            int32_t *ids;
+            int64_t n = encode(o.t, "ab##zb", 6, 0, &ids); /* z is in no piece and falls away */
+            check(n == 3 && ids[0] == 3 && ids[1] == 4 && ids[2] == 1, "ids with merges %s", cases[i].merges);
+            free(ids);
+        }
+        arena_free(&o.a);
+    }
+}
+
+/* ids of single bytes, then what each prints. */
+static void check_stream(const tfm_tokenizer *t, const char *bytes, size_t n, const char *const *expected)
+{
+    tfm_decoder d;
+    char out[64];
+    tfm_decode_init(&d, t, 0);
+    for (size_t i = 0; i <= n; i++) {
+        int32_t id = i < n ? tfm_token_find(t, bytes + i, 1) : 0;
+        check(id >= 0, "byte %zu has no token", i);
+        size_t m = i < n ? tfm_decode(&d, id, out, sizeof out) : tfm_decode_flush(&d, out, sizeof out);
+        check(m == strlen(expected[i]) && memcmp(out, expected[i], m) == 0, "byte %zu prints \"%.*s\"", i, (int)m, out);
+    }
+}
+
+void test_tokenizer_stream(void)
+{
+    static const char *const llama[] = {"", "", "", "\xF0\x9F\xA6\x99", ""}, *const cut[] = {"", "", "",
+            "\xEF\xBF\xBD"};
+    static const char *const bad[] = {"", "", "\xEF\xBF\xBD" "I", ""}, *const stray[] = {"\xEF\xBF\xBD",
+            "\xEF\xBF\xBD", ""};
+    static const char *const two[] = {"", "", "\xEF\xBF\xBD\xEF\xBF\xBD", "\xEF\xBF\xBD", ""};
+    opened o;
+    open_kind(&o, PLAIN(TOKEN("323", "<s>", "true")), 0);
+    if (!o.t) return;
+    check_stream(o.t, "\xF0\x9F\xA6\x99", 4, llama);
+    check_stream(o.t, "\xF0\x9F\xA6", 3, cut);
+    check_stream(o.t, "\xF0\x9F" "I", 3, bad);
+    check_stream(o.t, "\xA6\xA6", 2, stray);
+    check_stream(o.t, "\xE0\xA0\xC0\x80", 4, two);
+    tfm_decoder d, before;
+    char out[4];
+    tfm_decode_init(&d, o.t, 0);
+    tfm_decode(&d, tfm_token_find(o.t, "\xF0", 1), out, sizeof out);
+    before = d;
+    check(tfm_decode(&d, tfm_token_find(o.t, "I", 1), out, 3) == 4, "too little room is not reported");
+    check(memcmp(&d, &before, sizeof d) == 0, "too little room changes something");
+    arena_free(&o.a);
+}
+
+/* Markers that a user types are text unless asked for; text is cleaned of what is no UTF-8. */
+void test_tokenizer_text(void)
+{
+    static const char bad[] = "a\xFF\xE2\x82z\xF0\x9F\xA6\xED\xA0\x80", good[] =
+        "a\xEF\xBF\xBD\xEF\xBF\xBDz\xEF\xBF\xBD"
+                                                                              "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD";
+    opened o;
+    int32_t *ids, *others;
+    open_kind(&o, PLAIN(TOKEN("323", "<|im_end|>", "true") "," TOKEN("324", "<tool>", "false")), 0);
+    if (!o.t) return;
+    int64_t n = encode(o.t, "<|im_end|>", 10, TFM_ENCODE_PARSE_SPECIAL, &ids);
+    check(n == 1 && ids[0] == 323, "a special token that is asked for");
+    free(ids);
+    n = encode(o.t, "<|im_end|>", 10, 0, &ids);
+    check(n > 1, "a special token typed by a user became one");
+    free(ids);
+    n = encode(o.t, "<tool>", 6, 0, &ids);
+    check(n == 1 && ids[0] == 324, "an added token that is not special");
+    free(ids);
+    n = encode(o.t, bad, sizeof bad - 1, 0, &ids);
+    check(n == encode(o.t, good, sizeof good - 1, 0, &others) && memcmp(ids, others, (size_t)n * 4) == 0, "bad UTF-8");
+    free(ids);
+    free(others);
+    check(tfm_encode_size(o.t, (size_t)1 << 40) == 0 && tfm_encode_max(o.t, (size_t)1 << 40) == -1,
+          "a size that is too large");
+    arena_free(&o.a);
+}
+
+/* Text that is long in one piece takes no time to speak of, whatever it is made of. */
+void test_tokenizer_long(void)
+{
+    static const char *const units[] = {"a", " ", "\n", "1", "A", "e\xCC\x81\xCC\xA3", "\xE6\x97\xA5", "\xFF", "'",
+                                        " a", "the", "\xCC\xA3\xCC\x81"};
+    arena a = EMPTY_ARENA;
+    const json *root = read_rows(&a), *list = json_get(root, "json");
+    enum { SIZE = 40000 };
+    char *text = (char *)arena_alloc(&a, SIZE + 8);
+    for (size_t i = 0; i < json_count(list); i++) {
+        opened o;
+        memset(&o, 0, sizeof o);
+        char *doc = document(&a, member_text(json_at(list, i), "around"), member_text(json_at(list, i), "vocab"));
+        if (doc) from_json_text(&o, doc, 0);
+        for (size_t u = 0; o.t && u < sizeof units / sizeof units[0]; u++) {
+            const size_t length = strlen(units[u]);
+            int32_t *ids;
+            for (size_t k = 0; k < SIZE; k++) text[k] = units[u][k % length];
+            encode(o.t, text, SIZE, 0, &ids);
+            free(ids);
+        }
+        arena_free(&o.a);
+    }
+    arena_free(&a);
+}
+
+/* A damaged section is refused or gives some ids; nothing is read outside (run this under a sanitizer). */
+void test_tokenizer_damage(void)
+{
+    static const char text[] = "Hello  the world's 123 <s>\n\n \xE6\x97\xA5 e\xCC\x81 <|im_end|><word> ";
+    uint64_t state = 88172645463325252u;
+    arena a = EMPTY_ARENA;
+    const json *root = read_rows(&a), *list = json_get(root, "json");
+    int opened_anyway = 0;
+    for (size_t i = 0; i < json_count(list); i++) {
+        opened o;
+        memset(&o, 0, sizeof o);
+        char *doc = document(&a, member_text(json_at(list, i), "around"), member_text(json_at(list, i), "vocab"));
+        if (doc) from_json_text(&o, doc, 0);
+        for (int round = 0; o.t && round < 300; round++) {
+            const size_t size = o.section.size;
+            uint8_t *copy = (uint8_t *)malloc(size);
+            const tfm_tokenizer *t;
+            memcpy(copy, o.section.bytes, size);
+            for (int hits = 1 + round % 4; hits; hits--) {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                size_t at = (size_t)(state % (round % 2 ? size : 216));
+                copy[at] = (uint8_t)(state >> (round % 3 ? 32 : 40));
+            }
+            size_t cut = round % 16 == 15 ? (size_t)(state % size) : size;
+            if (tfm_tokenizer_open(copy, cut, o.mem, sizeof o.mem, &t, NULL) == TFM_OK) {
+                int32_t ids[256];
+                int64_t n = 0;
+                size_t room = tfm_encode_size(t, sizeof text - 1);
+                void *scratch = room && room < 1 << 28 ? malloc(room) : NULL;
+                char out[64];
+                if (scratch) tfm_encode(t, text, sizeof text - 1, TFM_ENCODE_PARSE_SPECIAL, ids, 256, &n, scratch,
+                                        room, NULL);
+                tfm_decode_text(t, ids, n < 256 ? n : 256, 0, out, sizeof out);
+                opened_anyway++;
+                free(scratch);
+            }
+            free(copy);
+        }
+        arena_free(&o.a);
+    }
+    check(opened_anyway > 100, "only %d damaged sections were opened", opened_anyway);
+    arena_free(&a);
+}
