@@ -33,7 +33,7 @@ help:
 	@echo
 	@echo "Long suites, each alone:"
 	@echo "make sanitize     the tests under address and undefined-behaviour sanitizers (CC, default gcc)"
-	@echo "make tsan         the tests of threads under the thread sanitizer (clang)"
+	@echo "make tsan         the tests of threads under the thread sanitizer (gcc)"
 	@echo "make cross        the tests built by CC and run by RUN, e.g. aarch64-linux-gnu-gcc and qemu-aarch64"
 	@echo "make compilers    the header and all sources with gcc, clang and tcc, C99 to C++20, every TFM_NO_ switch"
 	@echo "make fuzz T=60    libFuzzer on .tfm, GGUF and safetensors files, T seconds each (clang)"
@@ -100,9 +100,9 @@ sanitize:
 	@$(MAKE) --no-print-directory test BUILD=$(BUILD)/sanitize CC="$(if $(filter cc,$(CC)),gcc,$(CC))" CFLAGS="$(SANITIZE)"
 
 tsan:
-	@$(MAKE) --no-print-directory $(BUILD)/tsan/run_tests BUILD=$(BUILD)/tsan CC=$(CLANG) \
+	@$(MAKE) --no-print-directory $(BUILD)/tsan/run_tests BUILD=$(BUILD)/tsan CC=gcc \
 	    CFLAGS="-g -O1 -fsanitize=thread"
-	$(BUILD)/tsan/run_tests --dir $(BUILD)/tsan/tests families model
+	$(BUILD)/tsan/run_tests --dir $(BUILD)/tsan/tests pool families model
 
 # On another machine: make cross CC=aarch64-linux-gnu-gcc RUN=qemu-aarch64 BUILD=build/aarch64
 RUN =

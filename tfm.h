@@ -420,7 +420,7 @@ typedef struct tfm_config {
 
 enum { TFM_STACK_DECODER = 0, TFM_STACK_ENCODER = 1, TFM_STACK_OTHER = 2 };
 
-/* What a tensor is for. Names (tfm_role_name) follow GGUF: "attn_q", "ffn_down", ... */
+/* What a tensor is for. Names (tfm_role_name) follow GGUF: "attn_q.weight", "ffn_down.bias", ... */
 enum {
     TFM_ROLE_EMBED = 1, TFM_ROLE_POS_EMBED = 2, TFM_ROLE_OUT_NORM = 3, TFM_ROLE_OUT_NORM_B = 4, TFM_ROLE_HEAD = 5,
     TFM_ROLE_HEAD_B = 6, TFM_ROLE_ROPE_FACTORS = 7, TFM_ROLE_ROPE_FACTORS_LONG = 8,
@@ -467,12 +467,14 @@ TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err);
    section table: a row of 32 bytes: u32 id · u32 flags · u64 offset · u64 bytes · u64 hash (0 for DATA: see directory)
    DESCRIPTION: records {u16 key, u8 kind, u8 flags (1 = required), u32 bytes, payload padded to 8}. Keys of
      tfm_config_fields, then for each block key TFM_KEY_BLOCK (no payload) and keys of tfm_block_fields; fields that are
-     zero are left out; TFM_KEY_LAYER_BLOCK holds layer_block as bytes.
+     zero are left out; TFM_KEY_LAYER_BLOCK holds layer_block as bytes. Keys ascend within the globals and each block.
    DIRECTORY: rows of 64 bytes: u16 stack · u16 layout · i32 layer · i32 role · i32 expert · u32 type · u32 0 · i64 rows ·
      i64 cols · u64 offset in the file (64-byte aligned, inside DATA) · u64 bytes · u64 hash of the bytes
    TOKENIZER: see [B10] · PROVENANCE: lines "name value\n" in UTF-8 · CHAT, SELFTEST: later
    DATA: tensors in the layouts of [B3].
-   Hash: tfm_hash64 below.
+   Hash (tfm_hash_feed): mix(h, w): h = (h ^ w) * 0x9e3779b97f4a7c15, h ^= h >> 29. Four 64-bit lanes start at 0; each 32
+     bytes are mixed in as four little-endian words, one a lane. End: h = bytes * 0xd6e8feb86659fd93; the lanes, then each
+     byte of the rest, are mixed into h; h = (h ^ h >> 32) * 0xd6e8feb86659fd93; h ^= h >> 32.
    ================================================================================================================= */
 
 enum { TFM_FILE_MAGIC = 0x1a6d6674, TFM_FILE_VERSION = 0, TFM_FILE_HEADER_BYTES = 64, TFM_FILE_SECTION_BYTES = 32,
@@ -505,7 +507,7 @@ typedef struct tfm_model_config {
     const tfm_allocator *allocator; /* NULL = malloc; copied */
 } tfm_model_config;
 
-/* Opens a .tfm file: mapped read-only, or read where there is no mmap. cfg may be NULL. */
+/* Opens a .tfm file: mapped read-only on POSIX systems, read into memory elsewhere. cfg may be NULL. */
 TFM_API tfm_result tfm_model_open(const char *path, const tfm_model_config *cfg, tfm_model **out, tfm_error *err);
 /* The same from memory (ROM, blob, fetched array): used in place, 64-byte aligned, must outlive the model. */
 TFM_API tfm_result tfm_model_from_memory(const void *file, size_t bytes, const tfm_model_config *cfg, tfm_model **out,
@@ -566,12 +568,14 @@ TFM_API tfm_result tfm_session_init(const tfm_model *m, const tfm_session_config
                                     tfm_session **out, tfm_error *err);
 TFM_API tfm_result tfm_session_new(const tfm_model *m, const tfm_session_config *cfg, tfm_session **out, tfm_error *err);
 TFM_API void tfm_session_free(tfm_session *s); /* of tfm_session_new only */
-/* Sessions are relocatable bytes: after memcpy or reading them back, attach gives them their model and hooks again
-   (cfg: only parallel, progress and trace are used; may be NULL). Model and layout are checked. */
+/* Sessions are relocatable bytes: after memcpy or reading them back into the caller's memory, attach gives them their model
+   and hooks again (cfg: only parallel, progress and trace are used; may be NULL); it also changes the hooks of a session in
+   place. Model and layout are checked; models made from arrays are told apart by description and shapes alone. */
 TFM_API tfm_result tfm_session_attach(tfm_session *s, size_t bytes, const tfm_model *m, const tfm_session_config *cfg,
                                       tfm_error *err);
 
-/* Appends n tokens. TFM_ERR_CONTEXT (nothing done) if they do not fit. */
+/* Appends n tokens, in chunks of at most n_batch. TFM_ERR_CONTEXT or TFM_ERR_ARG: nothing was done. TFM_ERR_CANCELLED,
+   TFM_ERR_NUMERIC: the chunks before the one that stopped are in the session; tfm_session_length says how far it got. */
 TFM_API tfm_result tfm_eval(tfm_session *s, const int32_t *ids, int64_t n, tfm_error *err);
 /* After an eval: LAST: logits of the last token (i ignored) · ALL: of token i of it. [n_vocab], valid until the next
    eval. NULL if not wanted or out of range. */
@@ -588,7 +592,8 @@ TFM_API int32_t tfm_session_isa(const tfm_session *s);
    [A7] TOKENIZER: text to ids and back
    A tokenizer is an immutable view of one section of a model file (or of any bytes in that form): nothing is built when
    it is opened, any number of threads may use it at once, and nothing is allocated. What stands in the way of the text
-   (normaliser, pre-tokenizer expressions, merges, added tokens, post-processor, decoder) is data; see [B10] for its form.
+   (normaliser, pre-tokenizer expressions, merges, added tokens, post-processor,
+    decoder) is data; see [B10] for its form.
    ================================================================================================================= */
 
 /* A tokenizer without a model: `section` (size bytes, must outlive it) is checked; mem (tfm_tokenizer_size() bytes,
@@ -601,7 +606,8 @@ TFM_API tfm_result tfm_tokenizer_open(const void *section, size_t size, void *me
 TFM_API int32_t tfm_vocab_size(const tfm_tokenizer *t);
 
 /* The bytes an id stands for in the middle of a text (perhaps not whole UTF-8 characters; may hold zeros; not
-   zero-terminated), *n of them; they live as long as the tokenizer. NULL and 0: no such id, or an id without a piece. */
+   zero-terminated), *n of them; they live as long as the tokenizer. NULL and 0: no such id,
+       or an id without a piece. */
 TFM_API const char *tfm_token_piece(const tfm_tokenizer *t, int32_t id, size_t *n);
 
 enum {
@@ -662,9 +668,11 @@ TFM_API size_t tfm_decode_flush(tfm_decoder *d, char *out, size_t cap);
 /* A cap that is enough for every call of the two. */
 TFM_API size_t tfm_decode_max(const tfm_tokenizer *t);
 
-/* n ids at once. Returns the bytes of the text, of which the first cap are written to out (NULL: none). Differs from streaming only where the reference looks ahead: a run of byte tokens that is
-   not UTF-8 as a whole gives one U+FFFD per byte. */
-TFM_API size_t tfm_decode_text(const tfm_tokenizer *t, const int32_t *ids, int64_t n, int32_t flags, char *out, size_t cap);
+/* n ids at once. Returns the bytes of the text, of which the first cap are written to out (NULL: none). Differs from
+   streaming only where the reference looks ahead: a run of byte tokens that is not UTF-8 as a whole gives one U+FFFD
+   per byte. */
+TFM_API size_t tfm_decode_text(const tfm_tokenizer *t, const int32_t *ids, int64_t n, int32_t flags, char *out,
+                               size_t cap);
 
 /* The numbers of the tokenizer section, for those who write one; their meaning stands in [B10]. */
 enum { /* its head: little-endian uint32 words; from TFM_TOK_TABLES on an (offset, count) pair for each table */
@@ -774,9 +782,7 @@ TFM_API int32_t tfm_argmax(const float *logits, int32_t n);
 #endif
 
 #if !defined(TFM_NO_MMAP) && !defined(TFM_NO_STDIO)
-#if defined(_WIN32)
-#define TFM__MAP_WINDOWS 1
-#elif defined(__unix__) || defined(__APPLE__)
+#if defined(__unix__) || defined(__APPLE__) /* elsewhere files are read into memory */
 #define TFM__MAP_POSIX 1
 #include <sys/types.h>
 #include <sys/mman.h>
@@ -1440,7 +1446,7 @@ TFM_API const tfm_field *tfm_block_fields(int *n) {
     return tfm__block_fields;
 }
 
-/* Enum fields: the number of values, and their names in order. A value at or past the count is refused on opening. */
+/* Enums and flags: the number of values, and their names in order. A value at or past the count is refused on opening. */
 typedef struct tfm__enum_row { const char *field; int32_t count; const char *names; } tfm__enum_row;
 static const tfm__enum_row tfm__enums[] = {
     {"norm_kind", 4, "none\0rms\0layer\0l2\0"},
@@ -1455,6 +1461,12 @@ static const tfm__enum_row tfm__enums[] = {
     {"ffn_kind", 1, "dense\0"},
     {"ffn_act", 8, "none\0relu\0relu2\0gelu-erf\0gelu-tanh\0gelu-quick\0silu\0sigmoid\0"},
     {"pos_kind", 2, "none\0learned\0"},
+    {"norm_no_weight", 2, "no\0yes\0"},
+    {"norm_bias", 2, "no\0yes\0"},
+    {"tied", 2, "no\0yes\0"},
+    {"head_bias", 2, "no\0yes\0"},
+    {"rope_no_truncate", 2, "no\0yes\0"},
+    {"ffn_gated", 2, "no\0yes\0"},
 };
 
 static const tfm__enum_row *tfm__enum_find(const char *field) {
@@ -1505,22 +1517,29 @@ static tfm_result tfm__check_fields(const void *base, const tfm_field *fields, i
 
 static tfm_result tfm__check_rope(const tfm_block *b, int i, tfm_error *err) {
     if (!b->rope_style) return TFM_OK;
-    const int32_t dims = b->rope_dims ? b->rope_dims : b->head_dim;
+    const int32_t dims = b->rope_dims ? b->rope_dims : b->head_dim, scaling = b->rope_scaling;
+    const int scaled = scaling != TFM_ROPE_PLAIN && scaling != TFM_ROPE_FACTORS;
     TFM__NEED(dims <= b->head_dim && dims % 2 == 0, "block %d: rope_dims %d must be even and at most head_dim %d", i,
               (int)dims, (int)b->head_dim);
     TFM__NEED(b->rope_theta > 0, "block %d: rope_theta must be above 0", i);
-    if (b->rope_scaling == TFM_ROPE_LINEAR || b->rope_scaling == TFM_ROPE_DYNAMIC || b->rope_scaling == TFM_ROPE_BANDS ||
-        b->rope_scaling == TFM_ROPE_YARN)
-        TFM__NEED(b->rope_factor > 0, "block %d: rope_factor must be above 0", i);
-    if (b->rope_scaling == TFM_ROPE_BANDS) {
+    TFM__NEED(!scaled || b->rope_factor > 0 || (scaling == TFM_ROPE_LONG && b->rope_attn_factor > 0),
+              "block %d: rope_factor must be above 0", i);
+    if (scaling == TFM_ROPE_BANDS) {
         TFM__NEED(b->rope_low > 0 && b->rope_high > b->rope_low, "block %d: rope_high must be above rope_low above 0", i);
         TFM__NEED(b->rope_ctx_orig > 0, "block %d: rope_ctx_orig is missing", i);
     }
-    if (b->rope_scaling == TFM_ROPE_YARN || b->rope_scaling == TFM_ROPE_LONG)
+    if (scaling == TFM_ROPE_YARN) {
         TFM__NEED(b->rope_ctx_orig > 0, "block %d: rope_ctx_orig is missing", i);
-    if (b->rope_scaling == TFM_ROPE_YARN)
-        TFM__NEED(b->rope_low > 0 && b->rope_high > 0 && b->rope_theta > 1, "block %d: YaRN needs its betas above 0 and theta above 1", i);
-    if (b->rope_scaling == TFM_ROPE_DYNAMIC) TFM__NEED(b->rope_ctx_max > 0 && dims > 2, "block %d: dynamic RoPE needs rope_ctx_max", i);
+        TFM__NEED(b->rope_low > 0, "block %d: rope_low (beta_slow) must be above 0", i);
+        TFM__NEED(b->rope_high > 0, "block %d: rope_high (beta_fast) must be above 0", i);
+        TFM__NEED(b->rope_theta > 1, "block %d: rope_theta must be above 1 for YaRN", i);
+    }
+    if (scaling == TFM_ROPE_LONG) TFM__NEED(b->rope_ctx_orig > 1, "block %d: rope_ctx_orig must be above 1", i);
+    if (scaling == TFM_ROPE_DYNAMIC) {
+        TFM__NEED(b->rope_factor >= 1, "block %d: rope_factor must be at least 1 for dynamic scaling", i);
+        TFM__NEED(b->rope_ctx_max > 0, "block %d: rope_ctx_max is missing", i);
+        TFM__NEED(dims > 2, "block %d: rope_dims must be above 2 for dynamic scaling", i);
+    }
     return TFM_OK;
 }
 
@@ -1536,14 +1555,32 @@ static tfm_result tfm__check_block(const tfm_block *b, int i, tfm_error *err) {
               (int)b->n_heads, (int)b->n_kv_heads);
     TFM__NEED(b->head_dim >= 1 && b->head_dim <= 1024, "block %d: head_dim %d is out of range (1 to 1024)", i, (int)b->head_dim);
     TFM__NEED(b->d_ff >= 1 && b->d_ff <= 1 << 24, "block %d: d_ff %d is out of range", i, (int)b->d_ff);
-    TFM__NEED(b->norm_eps >= 0 && b->qk_norm_eps >= 0, "block %d: a norm's eps is negative", i);
-    TFM__NEED(b->attn_softcap >= 0 && b->attn_scale >= 0, "block %d: attention scale or soft-cap is negative", i);
+    TFM__NEED(b->norm_eps >= 0, "block %d: norm_eps is negative", i);
+    TFM__NEED(b->qk_norm_eps >= 0, "block %d: qk_norm_eps is negative", i);
+    TFM__NEED(b->attn_softcap >= 0, "block %d: attn_softcap is negative", i);
+    TFM__NEED(b->attn_scale >= 0, "block %d: attn_scale is negative", i);
+    if (b->bias & ~255) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "block %d: bias %d has unknown bits", i, (int)b->bias);
+    TFM__NEED(b->ffn_gated || !(b->bias & TFM_BIAS_GATE), "block %d: bias of a gate, but ffn_gated is off", i);
+    TFM__NEED(b->norm_kind == TFM_NORM_LAYER || !(b->bias & TFM_BIAS_NORM), "block %d: only layer norms have a bias", i);
     TFM__NEED(b->residual == TFM_RESIDUAL_SEQUENTIAL || b->norm_place == TFM_PLACE_PRE,
               "block %d: a parallel residual needs norm_place pre", i);
     if (b->norm_kind == TFM_NORM_L2 || b->qk_norm_kind == TFM_NORM_L2)
         return tfm__fail(err, TFM_ERR_UNSUPPORTED, "block %d: L2 norms are not built yet", i);
     TFM__NEED(!b->qk_norm || b->qk_norm_kind != TFM_NORM_NONE, "block %d: qk_norm without qk_norm_kind", i);
     return tfm__check_rope(b, i, err);
+}
+
+/* Blocks whose RoPE uses factor vectors share them, so their rope_dims must agree. */
+static tfm_result tfm__check_factor_dims(const tfm_config *c, tfm_error *err) {
+    int32_t first = 0;
+    for (int i = 0; i < c->n_blocks; i++) {
+        const tfm_block *b = &c->blocks[i];
+        const int32_t dims = b->rope_dims ? b->rope_dims : b->head_dim;
+        if (!b->rope_style || (b->rope_scaling != TFM_ROPE_FACTORS && b->rope_scaling != TFM_ROPE_LONG)) continue;
+        if (!first) first = dims;
+        TFM__NEED(dims == first, "block %d: rope_dims %d, but the factor vectors are made for %d", i, (int)dims, (int)first);
+    }
+    return TFM_OK;
 }
 
 TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err) {
@@ -1556,14 +1593,19 @@ TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err) {
     TFM__NEED(c->n_ctx >= 1, "n_ctx must be at least 1");
     TFM__NEED(c->n_blocks >= 1 && c->n_blocks <= 255 && c->blocks, "n_blocks %d is out of range (1 to 255)", (int)c->n_blocks);
     TFM__NEED(c->pos_offset <= 1 << 20, "pos_offset %d is out of range", (int)c->pos_offset);
-    TFM__NEED(c->norm_eps >= 0 && c->logit_softcap >= 0, "norm_eps or logit_softcap is negative");
+    TFM__NEED(c->norm_eps >= 0, "norm_eps is negative");
+    TFM__NEED(c->logit_softcap >= 0, "logit_softcap is negative");
+    TFM__NEED(c->norm_kind == TFM_NORM_LAYER || !c->norm_bias, "norm_bias: only layer norms have a bias");
+    TFM__NEED(c->bos < c->n_vocab, "bos %d is out of range (n_vocab %d)", (int)c->bos, (int)c->n_vocab);
     TFM__NEED(c->norm_kind != TFM_NORM_L2, "norm_kind l2 is not built yet");
     TFM__NEED(c->n_eos >= 0 && c->n_eos <= 16, "n_eos %d is out of range (0 to 16)", (int)c->n_eos);
+    for (int i = 0; i < c->n_eos; i++)
+        TFM__NEED(c->eos[i] >= 0 && c->eos[i] < c->n_vocab, "eos %d is out of range (n_vocab %d)", (int)c->eos[i], (int)c->n_vocab);
     for (int i = 0; c->layer_block && i < c->n_layers; i++)
         TFM__NEED(c->layer_block[i] < c->n_blocks, "layer %d names block %d of %d", i, (int)c->layer_block[i], (int)c->n_blocks);
     for (int i = 0; i < c->n_blocks; i++)
         if ((r = tfm__check_block(&c->blocks[i], i, err)) != TFM_OK) return r;
-    return TFM_OK;
+    return tfm__check_factor_dims(c, err);
 }
 
 /* --- roles and shapes --- */
@@ -1695,14 +1737,17 @@ TFM_API const char *tfm_role_name(int32_t role) {
 TFM_API char *tfm_weight_name(int32_t stack, int32_t layer, int32_t role, int32_t expert, char *buf, size_t n) {
     const char *name = tfm_role_name(role);
     size_t at = 0;
+    if (!n) return buf;
     buf[0] = 0;
     if (stack == TFM_STACK_ENCODER) at = tfm__append(buf, n, at, "enc.", 4);
+    else if (stack != TFM_STACK_DECODER) at = tfm__append(buf, n, at, "other.", 6);
     if (layer >= 0) {
         at = tfm__append(buf, n, at, "blk.", 4);
         at = tfm__append_int(buf, n, at, layer);
         at = tfm__append(buf, n, at, ".", 1);
     }
-    at = tfm__append(buf, n, at, name ? name : "?", name ? strlen(name) : 1);
+    at = tfm__append(buf, n, at, name ? name : "role", name ? strlen(name) : 4);
+    if (!name) at = tfm__append_int(buf, n, at, role);
     if (expert >= 0) {
         at = tfm__append(buf, n, at, ".", 1);
         tfm__append_int(buf, n, at, expert);
@@ -1767,55 +1812,69 @@ TFM_API size_t tfm_config_encode(const tfm_config *c, void *buf, size_t cap) {
     return w.n;
 }
 
-/* Stores one record into the struct its table describes; unknown keys are an error only if required. */
-static tfm_result tfm__read_field(void *base, const tfm_field *fields, int n, uint16_t key, int required, const uint8_t *p,
-                                  size_t bytes, tfm_error *err) {
+/* A record as read: its head and where its payload lies. */
+typedef struct tfm__record { int key, kind, required; const uint8_t *data; size_t bytes; } tfm__record;
+
+static int tfm__next_record(tfm__cursor *c, tfm__record *r) {
+    r->key = tfm__get16(c);
+    const int kind = tfm__get16(c);
+    r->kind = kind & 255;
+    r->required = kind >> 8 & 1;
+    r->bytes = tfm__get32(c);
+    r->data = tfm__take(c, r->bytes);
+    return r->data && tfm__take(c, (8 - c->pos % 8) % 8);
+}
+
+/* Stores a record into the struct its table describes; unknown keys are an error only if required. */
+static tfm_result tfm__read_field(void *base, const tfm_field *fields, int n, const tfm__record *r, tfm_error *err) {
     for (int i = 0; i < n; i++) {
         const tfm_field *f = &fields[i];
-        if (f->key != key) continue;
-        if (bytes != (size_t)f->count * 4)
-            return tfm__fail(err, TFM_ERR_FORMAT, "description: %s has %l bytes", f->name, (int64_t)bytes);
+        if (f->key != r->key) continue;
+        if (r->kind != f->kind || r->bytes != (size_t)f->count * 4)
+            return tfm__fail(err, TFM_ERR_FORMAT, "description: %s has kind %d and %l bytes", f->name, r->kind, (int64_t)r->bytes);
         for (uint32_t k = 0; k < f->count; k++) {
-            const uint32_t word = tfm__le32(p + 4 * k);
+            const uint32_t word = tfm__le32(r->data + 4 * k);
             memcpy((char *)base + f->offset + 4 * k, &word, 4);
         }
         return TFM_OK;
     }
-    if (!required) return TFM_OK;
-    return tfm__fail(err, TFM_ERR_UNSUPPORTED, "description: key %d is unknown to this version and required", (int)key);
+    if (!r->required) return TFM_OK;
+    return tfm__fail(err, TFM_ERR_UNSUPPORTED, "description: key %d is unknown to this version and required", r->key);
 }
 
 /* Decodes the records into c, blocks (room for n_blocks) and layer_block (room for n_layers); with blocks NULL it only
-   reads the global fields and counts the blocks. */
+   reads the global fields and counts the blocks. Keys ascend, so none comes twice and n_layers cannot change later. */
 static tfm_result tfm__config_decode(const uint8_t *data, size_t size, tfm_config *c, tfm_block *blocks, uint8_t *layer_block,
                                      tfm_error *err) {
     tfm__cursor cur = {data, size, 0, 0};
+    tfm__record rec;
     tfm_block ignored;
     int32_t n_blocks = 0;
+    int last_key = 0;
     memset(c, 0, sizeof *c);
     c->size = sizeof *c;
     while (cur.pos < cur.size) {
         const size_t at = cur.pos;
-        const uint16_t key = tfm__get16(&cur);
-        const uint16_t kind = tfm__get16(&cur);
-        const size_t bytes = tfm__get32(&cur);
-        const uint8_t *p = cur.bad || bytes > cur.size - cur.pos ? NULL : tfm__take(&cur, bytes);
-        if (!p || !tfm__take(&cur, (8 - cur.pos % 8) % 8))
-            return tfm__fail(err, TFM_ERR_FORMAT, "description: record at %l is cut off", (int64_t)at);
+        if (!tfm__next_record(&cur, &rec)) return tfm__fail(err, TFM_ERR_FORMAT, "description: record at %l is cut off", (int64_t)at);
         tfm_result r = TFM_OK;
-        if (key == TFM_KEY_BLOCK) {
-            if (n_blocks++ == 255) return tfm__fail(err, TFM_ERR_FORMAT, "description: more than 255 blocks");
-        } else if (key == TFM_KEY_LAYER_BLOCK) {
-            if (n_blocks || bytes != (size_t)c->n_layers || !bytes)
-                return tfm__fail(err, TFM_ERR_FORMAT, "description: layer_block has %l entries", (int64_t)bytes);
-            c->layer_block = layer_block ? layer_block : p;
-            if (layer_block) memcpy(layer_block, p, bytes);
-        } else if (n_blocks) {
-            r = tfm__read_field(blocks ? &blocks[n_blocks - 1] : &ignored, tfm__block_fields, TFM__COUNT(tfm__block_fields), key,
-                                kind >> 8 & 1, p, bytes, err);
-        } else {
-            r = tfm__read_field(c, tfm__config_fields, TFM__COUNT(tfm__config_fields), key, kind >> 8 & 1, p, bytes, err);
+        if (rec.key == TFM_KEY_BLOCK) {
+            TFM__NEED(!rec.bytes && n_blocks < 255, "description: block record with a payload, or more than 255 blocks");
+            n_blocks++;
+            last_key = 0;
+            continue;
         }
+        if (rec.key == TFM_KEY_LAYER_BLOCK) {
+            TFM__NEED(!n_blocks && !c->layer_block && rec.bytes && rec.bytes == (size_t)c->n_layers,
+                      "description: layer_block has %l entries, or stands in a wrong place", (int64_t)rec.bytes);
+            c->layer_block = layer_block ? layer_block : rec.data;
+            if (layer_block) memcpy(layer_block, rec.data, rec.bytes);
+            last_key = 65535; /* global fields stand before it */
+            continue;
+        }
+        TFM__NEED(rec.key > last_key, "description: key %d comes after key %d", rec.key, last_key);
+        last_key = rec.key;
+        if (!n_blocks) r = tfm__read_field(c, tfm__config_fields, TFM__COUNT(tfm__config_fields), &rec, err);
+        else r = tfm__read_field(blocks ? &blocks[n_blocks - 1] : &ignored, tfm__block_fields, TFM__COUNT(tfm__block_fields), &rec, err);
         if (r) return r;
     }
     c->n_blocks = n_blocks;
@@ -1920,7 +1979,7 @@ static tfm_result tfm__file_parse(tfm__file *f, const void *data, size_t size, t
     if (version != TFM_FILE_VERSION)
         return tfm__fail(err, TFM_ERR_UNSUPPORTED, "file version %l, this header reads version %d", (int64_t)version, (int)TFM_FILE_VERSION);
     TFM__NEED(TFM__HASH_OK(f->data, 32, tfm__le64(f->data + 32)), "the file's header is damaged (hash differs)");
-    TFM__NEED(!(tfm__le64(f->data + 40) | tfm__le64(f->data + 48) | tfm__le64(f->data + 56)), "the file's header is damaged (reserved bytes)");
+    TFM__NEED(!(tfm__le32(f->data + 20) | tfm__le64(f->data + 40) | tfm__le64(f->data + 48) | tfm__le64(f->data + 56)), "the file's header is damaged (reserved bytes)");
     TFM__NEED(tfm__le64(f->data + 8) == size, "the file is %l bytes long, its header says %l", (int64_t)size,
               (int64_t)tfm__le64(f->data + 8));
     TFM__NEED(n <= TFM__MAX_SECTIONS && n * (size_t)TFM_FILE_SECTION_BYTES <= size - TFM_FILE_HEADER_BYTES,
@@ -2099,6 +2158,8 @@ static uint64_t tfm__model_identity(const tfm_model *m) {
     uint8_t head[64];
     uint64_t id = 0;
     const tfm_config *c = &m->config.c;
+    for (int i = 0; i < TFM__COUNT(tfm__config_fields); i++)
+        id = tfm__mix(id, tfm__hash_of((const char *)c + tfm__config_fields[i].offset, (size_t)tfm__config_fields[i].count * 4));
     for (int i = 0; i < c->n_blocks; i++) id = tfm__mix(id, tfm__hash_of(&c->blocks[i], sizeof(tfm_block)));
     for (int i = 0; i < c->n_layers; i++) id = tfm__mix(id, c->layer_block ? c->layer_block[i] : 0);
     for (int64_t i = 0; i < m->n_bound; i++) {
@@ -2287,6 +2348,8 @@ TFM_API tfm_result tfm_model_from_weights(const tfm_config *c, const tfm_weight 
         if (!t->data || !tfm_tensor_bytes(t->type, t->layout, t->rows, t->cols))
             r = tfm__fail(err, TFM_ERR_ARG, "tensor %s: no data, or type %d, layout %d and dims %l x %l do not go together", name,
                           (int)t->type, (int)t->layout, t->rows, t->cols);
+        else if (t->layout == TFM_ROWS && (uintptr_t)t->data % (t->type == TFM_F32 ? 4 : 2))
+            r = tfm__fail(err, TFM_ERR_ARG, "tensor %s: rows must be aligned to their elements", name);
         else if (t->layout == TFM_TILED && (uintptr_t)t->data % 64)
             r = tfm__fail(err, TFM_ERR_ARG, "tensor %s: tiled data must be aligned to 64 bytes", name);
         else
@@ -2322,8 +2385,8 @@ static tfm_result tfm__read_file(const char *path, const tfm_allocator *a, void 
 #endif
     tfm_result r = TFM_OK;
     void *p = NULL;
-    if (size < 0 || (uint64_t)size > SIZE_MAX / 2) {
-        r = tfm__fail(err, TFM_ERR_IO, "%s: its size cannot be read, or it is too large for this host", path);
+    if (size < 0 || (uint64_t)size >= SIZE_MAX / 2) { /* a folder's size reads as the largest number there is */
+        r = tfm__fail(err, TFM_ERR_IO, "%s: not a regular file, or too large for this host", path);
     } else if (!(p = tfm__alloc(a, size ? (size_t)size : 1))) {
         r = tfm__fail(err, TFM_ERR_MEMORY, "%s: out of memory for %l bytes", path, size);
     } else if (fread(p, 1, (size_t)size, f) != (size_t)size) {
@@ -2340,7 +2403,7 @@ static tfm_result tfm__read_file(const char *path, const tfm_allocator *a, void 
 #ifdef TFM__MAP_POSIX
 static tfm_result tfm__map_file(const char *path, void **data, size_t *bytes, tfm_error *err) {
     struct stat st;
-    const int fd = open(path, O_RDONLY);
+    const int fd = open(path, O_RDONLY | O_NONBLOCK); /* a pipe must not block */
     if (fd < 0) return tfm__fail(err, TFM_ERR_IO, "%s: cannot be opened", path);
     tfm_result r = TFM_OK;
     if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
@@ -2526,6 +2589,7 @@ struct tfm_session {
     tfm__progress_slot progress;
     tfm__trace_slot trace;
     tfm__allocator_slot allocator;
+    tfm__ptr self;          /* where tfm_session_new made it: a copy elsewhere must not free */
     uint64_t owned_bytes;
 };
 
@@ -2548,8 +2612,10 @@ static size_t tfm__kv_row_bytes(int32_t kv_type, size_t n) {
 
 static size_t tfm__max(size_t a, size_t b) { return a > b ? a : b; }
 
+/* By TFM_KV_. */
+static const int32_t tfm__kv_types[] = {TFM_F16, TFM_F32, TFM_F16, TFM_BF16, TFM_Q8_0};
+
 static tfm_result tfm__make_plan(const tfm_model *m, const tfm_session_config *cfg, tfm__plan *p, tfm_error *err) {
-    static const int32_t kv_types[] = {TFM_F16, TFM_F32, TFM_F16, TFM_BF16, TFM_Q8_0};
     tfm_session_config zero;
     memset(&zero, 0, sizeof zero);
     if (!cfg) cfg = &zero;
@@ -2566,11 +2632,12 @@ static tfm_result tfm__make_plan(const tfm_model *m, const tfm_session_config *c
         return tfm__fail(err, TFM_ERR_ARG, "n_ctx %d exceeds the %d learned positions", (int)p->n_ctx, (int)c->n_ctx);
     if (cfg->kv < 0 || cfg->kv > TFM_KV_Q8_0) return tfm__fail(err, TFM_ERR_ARG, "kv type %d is unknown", (int)cfg->kv);
     if (cfg->act < 0 || cfg->act > TFM_ACT_MODE_Q8) return tfm__fail(err, TFM_ERR_ARG, "act mode %d is unknown", (int)cfg->act);
+    if (cfg->isa && !tfm_isa_name(cfg->isa)) return tfm__fail(err, TFM_ERR_ARG, "instruction set %d is unknown", (int)cfg->isa);
     if (cfg->want < 0 || cfg->want > TFM_WANT_NONE) return tfm__fail(err, TFM_ERR_ARG, "want %d is unknown", (int)cfg->want);
     if (cfg->n_threads < 0 || cfg->n_threads > 1024)
         return tfm__fail(err, TFM_ERR_ARG, "n_threads %d is out of range (1 to 1024)", (int)cfg->n_threads);
     if (cfg->rope_len < 0) return tfm__fail(err, TFM_ERR_ARG, "rope_len %l is negative", cfg->rope_len);
-    p->kv_type = kv_types[cfg->kv];
+    p->kv_type = tfm__kv_types[cfg->kv];
     p->q8 = cfg->act != TFM_ACT_MODE_F32;
     p->want = cfg->want;
     p->n_threads = cfg->n_threads ? cfg->n_threads : 1;
@@ -2601,15 +2668,16 @@ static void tfm__session_carve(tfm__arena *a, const tfm_model *m, const tfm__pla
     const size_t n = (size_t)p->n_batch, half = (size_t)p->half, d = (size_t)c->d_model, blocks = (size_t)c->n_blocks;
     const size_t hidden = p->want == TFM_WANT_LAST ? 1 : p->want == TFM_WANT_NONE ? 0 : n;
     const size_t logits = p->want == TFM_WANT_LAST ? 1 : p->want == TFM_WANT_ALL ? n : 0;
-    size_t count = 0;
+    size_t count = 0, table_rows = 0;
+    if (!tfm__mul(blocks, n, &table_rows)) a->overflow = 1;
 #define TFM__PART(field, items, size) do { at->field = a->used; tfm__carve(a, items, size); } while (0)
 #define TFM__ROWS(field, rows, width) do { if (!tfm__mul(rows, width, &count)) a->overflow = 1; TFM__PART(field, count, 4); } while (0)
     tfm__carve(a, 1, sizeof(tfm_session));
     TFM__PART(cache, (size_t)c->n_layers, sizeof(tfm__cache));
     TFM__ROWS(inv_freq, blocks, half);
     TFM__ROWS(mscale, blocks, 1);
-    TFM__ROWS(cos, blocks * n, half);
-    TFM__ROWS(sin, blocks * n, half);
+    TFM__ROWS(cos, table_rows, half);
+    TFM__ROWS(sin, table_rows, half);
     TFM__ROWS(x, n, d);
     TFM__ROWS(xn, n, d);
     TFM__ROWS(y, n, d);
@@ -2631,6 +2699,7 @@ static void tfm__session_carve(tfm__arena *a, const tfm_model *m, const tfm__pla
         if (!tfm__add(a->used, count, &a->used)) a->overflow = 1;
         if (a->base && !a->overflow) memcpy(a->base + at->cache + (size_t)i * sizeof cache, &cache, sizeof cache);
     }
+    if (a->used > SIZE_MAX - 64) a->overflow = 1;
     at->bytes = a->used = tfm__align64(a->used);
 #undef TFM__PART
 #undef TFM__ROWS
@@ -2668,8 +2737,21 @@ TFM_API tfm_result tfm_session_kv_bytes(const tfm_model *m, const tfm_session_co
     return TFM_OK;
 }
 
+/* No NaN and no infinity: the largest magnitude, as bits, stays below infinity's. Eight lanes, for speed. */
+static int tfm__all_finite(const float *x, int64_t n) {
+    uint32_t most[8] = {0, 0, 0, 0, 0, 0, 0, 0}, bits, top = 0;
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(&bits, x + i, 4);
+        bits &= 0x7fffffffu;
+        if (most[i & 7] < bits) most[i & 7] = bits;
+    }
+    for (int i = 0; i < 8; i++)
+        if (top < most[i]) top = most[i];
+    return top < 0x7f800000u;
+}
+
 /* Frequencies of each block, once a session. */
-static void tfm__session_ropes(tfm_session *s, const tfm_model *m) {
+static tfm_result tfm__session_ropes(tfm_session *s, const tfm_model *m, tfm_error *err) {
     const tfm_config *c = &m->config.c;
     for (int i = 0; i < c->n_blocks; i++) {
         const tfm_block *b = &c->blocks[i];
@@ -2690,13 +2772,17 @@ static void tfm__session_ropes(tfm_session *s, const tfm_model *m) {
         p.no_truncate = b->rope_no_truncate;
         p.factors = (const float *)tfm_model_tensor(m, -1, TFM_ROLE_ROPE_FACTORS).data;
         p.factors_long = (const float *)tfm_model_tensor(m, -1, TFM_ROLE_ROPE_FACTORS_LONG).data;
-        tfm_rope_freqs(&p, s->rope_len, tfm__floats(s, s->at.inv_freq) + (size_t)i * (size_t)s->half, tfm__floats(s, s->at.mscale) + i);
+        float *inv_freq = tfm__floats(s, s->at.inv_freq) + (size_t)i * (size_t)s->half, *mscale = tfm__floats(s, s->at.mscale) + i;
+        tfm_rope_freqs(&p, s->rope_len, inv_freq, mscale);
+        if (!tfm__all_finite(inv_freq, p.dims / 2) || !tfm__all_finite(mscale, 1))
+            return tfm__fail(err, TFM_ERR_FORMAT, "block %d: its RoPE frequencies are not finite", i);
     }
+    return TFM_OK;
 }
 
 static tfm_result tfm__session_hooks(tfm_session *s, const tfm_model *m, const tfm_session_config *cfg, tfm_error *err) {
     const tfm_kernels *k = tfm_kernels_for(s->isa);
-    if (!k) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "instruction set %s is not available here", tfm_isa_name(s->isa) ? tfm_isa_name(s->isa) : "?");
+    if (!k) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "instruction set %s is not available here", tfm_isa_name(s->isa));
     s->model.room = s->kernels.room = s->parallel_user.room = s->progress_user.room = s->trace_user.room = 0;
     s->parallel.room = s->progress.room = s->trace.room = 0;
     s->model.p = m;
@@ -2737,18 +2823,50 @@ TFM_API tfm_result tfm_session_init(const tfm_model *m, const tfm_session_config
     tfm__arena a = {(uint8_t *)mem, 0, 0};
     tfm__session_carve(&a, m, &p, &at);
     s->at = at;
-    tfm__session_ropes(s, m);
+    if ((r = tfm__session_ropes(s, m, err)) != TFM_OK) return r;
     *out = s;
     return TFM_OK;
+}
+
+/* Whether the bytes of a session can be what this model and the settings stored in them make: everything that is later
+   used without a check is compared with a layout computed afresh. */
+static int tfm__session_plausible(const tfm_session *s, const tfm_model *m) {
+    static const int32_t kv[] = {TFM_KV_F32, TFM_KV_F16, TFM_KV_BF16, TFM_KV_Q8_0};
+    tfm_session_config cfg;
+    tfm__plan p;
+    tfm__layout at;
+    memset(&cfg, 0, sizeof cfg);
+    memset(&at, 0, sizeof at);
+    cfg.size = sizeof cfg;
+    cfg.n_ctx = s->n_ctx;
+    cfg.n_batch = s->n_batch;
+    cfg.act = s->q8 ? TFM_ACT_MODE_Q8 : TFM_ACT_MODE_F32;
+    cfg.want = s->want;
+    cfg.n_threads = s->n_threads;
+    cfg.rope_len = s->rope_len;
+    for (int i = 0; i < TFM__COUNT(kv); i++)
+        if (s->kv_type == tfm__kv_types[kv[i]]) cfg.kv = kv[i];
+    if (tfm__session_plan(m, &cfg, &p, &at, NULL) || p.kv_type != s->kv_type || p.n_ctx != s->n_ctx || p.n_batch != s->n_batch ||
+        p.n_threads != s->n_threads || p.half != s->half || memcmp(&at, &s->at, sizeof at)) return 0;
+    uint64_t k = at.kv;
+    for (int i = 0; i < m->config.c.n_layers; i++) {
+        const tfm_block *b = tfm__layer(&m->config.c, i);
+        const tfm__cache *c = (const tfm__cache *)(const void *)((const uint8_t *)s + at.cache) + i;
+        const uint64_t bytes = (uint64_t)tfm__cache_length(b, &p) * tfm__kv_row_bytes(p.kv_type, (size_t)b->n_kv_heads * (size_t)b->head_dim);
+        if (c->k != k || c->v != k + bytes || c->length != tfm__cache_length(b, &p)) return 0;
+        k += 2 * bytes;
+    }
+    return s->length >= 0 && s->length <= s->high && s->high <= s->n_ctx && s->rows >= 0 && s->rows <= s->n_batch;
 }
 
 TFM_API tfm_result tfm_session_attach(tfm_session *s, size_t bytes, const tfm_model *m, const tfm_session_config *cfg, tfm_error *err) {
     if (!s || (uintptr_t)s % 64 || bytes < sizeof *s) return tfm__fail(err, TFM_ERR_ARG, "session: not 64-byte aligned, or too small");
     if (s->magic != TFM__SESSION_MAGIC || s->at.bytes != bytes) return tfm__fail(err, TFM_ERR_FORMAT, "session: these bytes hold none of %l bytes", (int64_t)bytes);
     if (s->identity != m->identity) return tfm__fail(err, TFM_ERR_FORMAT, "session: it belongs to another model");
-    memset(&s->allocator, 0, sizeof s->allocator);
-    s->owned_bytes = 0;
-    return tfm__session_hooks(s, m, cfg, err);
+    if (!tfm__session_plausible(s, m)) return tfm__fail(err, TFM_ERR_FORMAT, "session: its layout is damaged");
+    const tfm_result r = tfm__session_hooks(s, m, cfg, err);
+    if (!r && s->self.p != s) s->owned_bytes = 0; /* a copy owns nothing */
+    return r;
 }
 
 TFM_API tfm_result tfm_session_new(const tfm_model *m, const tfm_session_config *cfg, tfm_session **out, tfm_error *err) {
@@ -2765,11 +2883,12 @@ TFM_API tfm_result tfm_session_new(const tfm_model *m, const tfm_session_config 
     }
     if (a) (*out)->allocator.a = *a;
     (*out)->owned_bytes = bytes;
+    (*out)->self.p = mem;
     return TFM_OK;
 }
 
 TFM_API void tfm_session_free(tfm_session *s) {
-    if (!s || !s->owned_bytes) return;
+    if (!s || !s->owned_bytes || s->self.p != s) return;
     const tfm_allocator a = s->allocator.a;
     tfm__release(&a, s, (size_t)s->owned_bytes);
 }
@@ -3150,8 +3269,12 @@ static void tfm__run_block(const tfm__pass *p) {
     }
     /* parallel: both branches read x, so attention's result waits in y until the feed-forward has run */
     float *xn = tfm__floats(p->s, p->s->at.xn), *z = tfm__floats(p->s, p->s->at.z);
-    if (p->b->residual == TFM_RESIDUAL_PARALLEL_1) tfm__feed_forward(p, z, xn);
-    else tfm__run_branch(p, &tfm__ffn_branch, z, x);
+    if (p->b->residual == TFM_RESIDUAL_PARALLEL_1) {
+        tfm__feed_forward(p, z, xn);
+        tfm__trace(p, "ffn_out", z, p->c->d_model);
+    } else {
+        tfm__run_branch(p, &tfm__ffn_branch, z, x);
+    }
     tfm__add_branch(p, x, y);
     tfm__add_branch(p, x, z);
 }
@@ -3189,17 +3312,14 @@ static void tfm__rope_tables(const tfm__pass *p) {
     }
 }
 
-/* No NaN and no infinity: the largest magnitude, as bits, stays below infinity's. Eight lanes, for speed. */
-static int tfm__all_finite(const float *x, int64_t n) {
-    uint32_t most[8] = {0, 0, 0, 0, 0, 0, 0, 0}, bits, top = 0;
-    for (int64_t i = 0; i < n; i++) {
-        memcpy(&bits, x + i, 4);
-        bits &= 0x7fffffffu;
-        if (most[i & 7] < bits) most[i & 7] = bits;
+/* A result that is wanted must be finite. */
+static tfm_result tfm__check_rows(const tfm__pass *p, const float *out, int64_t width, int64_t first, int64_t rows, tfm_error *err) {
+    for (int64_t t = 0; t < rows; t++) {
+        if (tfm__all_finite(out + t * width, width)) continue;
+        p->s->rows = 0;
+        return tfm__fail(err, TFM_ERR_NUMERIC, "a logit at position %l is not finite", p->pos + first + t);
     }
-    for (int i = 0; i < 8; i++)
-        if (top < most[i]) top = most[i];
-    return top < 0x7f800000u;
+    return TFM_OK;
 }
 
 /* Final norm and logits of `rows` rows that start at row `first` of x. */
@@ -3221,7 +3341,7 @@ static tfm_result tfm__head(tfm__pass *p, int64_t first, int64_t rows, tfm_error
     tfm__for(&p->w, rows, tfm__norm_rows, &j);
     tfm__trace(p, "final_norm", j.out, c->d_model);
     s->rows = rows;
-    if (s->want == TFM_WANT_HIDDEN) return TFM_OK;
+    if (s->want == TFM_WANT_HIDDEN) return tfm__check_rows(p, j.out, c->d_model, first, rows, err);
 
     float *logits = tfm__floats(s, s->at.logits);
     const tfm__linear head = tfm__to(logits, TFM_ROLE_HEAD, TFM_ROLE_HEAD_B);
@@ -3229,14 +3349,14 @@ static tfm_result tfm__head(tfm__pass *p, int64_t first, int64_t rows, tfm_error
     for (int64_t t = 0; t < rows; t++) {
         float *l = logits + t * c->n_vocab;
         if (c->logit_scale != 0) p->k->scale(l, c->logit_scale, c->n_vocab);
-        if (!tfm__all_finite(l, c->n_vocab)) {
-            s->rows = 0;
-            return tfm__fail(err, TFM_ERR_NUMERIC, "a logit at position %l is not finite", p->pos + first + t);
-        }
+    }
+    const tfm_result r = tfm__check_rows(p, logits, c->n_vocab, first, rows, err);
+    for (int64_t t = 0; !r && t < rows; t++) {
+        float *l = logits + t * c->n_vocab;
         if (c->logit_softcap > 0) p->k->softcap(l, c->logit_softcap, c->n_vocab);
     }
     tfm__trace(p, "logits", logits, c->n_vocab);
-    return TFM_OK;
+    return r;
 }
 
 static int tfm__cancelled(const tfm_session *s, int64_t done, int64_t total) {
@@ -3286,7 +3406,8 @@ static tfm_result tfm__eval_chunk(tfm_session *s, const int32_t *ids, int64_t n,
 
 TFM_API tfm_result tfm_eval(tfm_session *s, const int32_t *ids, int64_t n, tfm_error *err) {
     const tfm_config *c = &tfm__model_of(s)->config.c;
-    if (n < 0 || (n && !ids)) return tfm__fail(err, TFM_ERR_ARG, "n %l must not be negative", n);
+    if (n < 0) return tfm__fail(err, TFM_ERR_ARG, "n %l must not be negative", n);
+    if (n && !ids) return tfm__fail(err, TFM_ERR_ARG, "ids is NULL");
     if (n > s->n_ctx - s->length)
         return tfm__fail(err, TFM_ERR_CONTEXT, "%l tokens do not fit: the context has %d positions, %l are used", n, (int)s->n_ctx, s->length);
     if ((s->want == TFM_WANT_ALL || s->want == TFM_WANT_HIDDEN) && n > s->n_batch)
@@ -3315,9 +3436,9 @@ TFM_API tfm_result tfm_eval(tfm_session *s, const int32_t *ids, int64_t n, tfm_e
      longest added token in bytes | GROW_MUL, GROW_ADD a text of n bytes is at most n*MUL + ADD bytes after the
      operations (MUL >= 3: a bad byte becomes U+FFFD) | WORD_CLASS class of "\w" for single-word tokens | N_NORM
    FLAGS: BYTE_LEVEL symbols are bytes, else characters | BYTE_FALLBACK a character without a piece is spelled in bytes |
-     FUSE_UNK several in a row make one UNK | WHOLE_WORDS see PIECE_WHOLE | DROP_UNKNOWN without UNK it is
-     dropped before merging, else after | LONGEST of added tokens that overlap the longest wins, and control tokens count only if they are wanted
-     (else: the first, the longest there, and an unwanted one still covers its place)
+     FUSE_UNK several in a row make one UNK | DROP_UNKNOWN without UNK it is dropped before merging, else after |
+     WHOLE_WORDS see PIECE_WHOLE | LONGEST of added tokens that overlap the longest wins, and control tokens count only
+     if they are wanted (else: the first wins, the longest there, and an unwanted one still covers its place)
      decoding: STRIP drops one space at the start of the text, with STRIP_MARKS only one of a piece that is neither a
      byte nor LITERAL | FIRST_BARE the first token loses all its spaces, unless LITERAL | BYTE_RUNS a run of byte tokens
      is UTF-8 as a whole or one U+FFFD per byte | PER_BYTE one U+FFFD per bad byte, else per maximal bad sequence
@@ -3472,7 +3593,8 @@ static int tfm__tok_ops_ok(const tfm_tokenizer *t) {
         uint32_t b = tfm__tok_word(t, TFM_TOK_OPS, i, 2), c = tfm__tok_word(t, TFM_TOK_OPS, i, 3);
         int ok = 0;
         if (kind == TFM_TOK_NFC || kind == TFM_TOK_SQUEEZE) ok = i < t->n_norm;
-        if (kind == TFM_TOK_REPLACE) ok = b & 0xFFFF && tfm__tok_string_ok(t, a, b & 0xFFFF) && tfm__tok_string_ok(t, c, b >> 16);
+        if (kind == TFM_TOK_REPLACE) ok = b & 0xFFFF && tfm__tok_string_ok(t, a, b & 0xFFFF) && tfm__tok_string_ok(t,
+                c, b >> 16);
         if (kind == TFM_TOK_PREPEND) ok = tfm__tok_string_ok(t, a, b) && c <= TFM_TOK_IF_FIRST_MISSING;
         if (kind == TFM_TOK_SPLIT) ok = i >= t->n_norm && a < tfm__tok_count(t, TFM_TOK_CODE) && c <= TFM_RE_MAX_MEMO;
         if (!ok) return 0;
@@ -3491,20 +3613,24 @@ static int tfm__tok_shape_ok(const tfm_tokenizer *t) {
         if (root && (root != 256 || tfm__tok_count(t, k + 1) < 2)) return 0;
     }
     if (t->grow_mul < 3 || t->grow_mul > 3000 || t->grow_add > 65536 || t->max_added > 65536) return 0;
-    return t->max_piece < 0x1000000u && (t->word_class == TFM__NONE || t->word_class < tfm__tok_count(t, TFM_TOK_CLASSES));
+    return t->max_piece < 0x1000000u && (t->word_class == TFM__NONE || t->word_class < tfm__tok_count(t,
+            TFM_TOK_CLASSES));
 }
 
 static tfm_result tfm__tokenizer_open(tfm_tokenizer *t, const uint8_t *section, size_t size, tfm_error *err) {
     const size_t head = (TFM_TOK_TABLES + 2 * TFM_TOK_N_TABLES) * 4;
     memset(t, 0, sizeof *t);
-    if (size < head) return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: the section has %l bytes, its head alone needs %l",
+    if (size < head) return tfm__fail(err, TFM_ERR_FORMAT,
+                                      "tokenizer: the section has %l bytes, its head alone needs %l",
                                       (int64_t)size, (int64_t)head);
 #define TFM__TOK_HEAD(word) tfm__le32(section + (word) * 4)
     if (TFM__TOK_HEAD(TFM_TOK_FORM) != 1) {
         return tfm__fail(err, TFM_ERR_UNSUPPORTED, "tokenizer: form %l is not known to this header (1 is)",
                          (int64_t)TFM__TOK_HEAD(TFM_TOK_FORM));
     }
-    if (TFM__TOK_HEAD(TFM_TOK_SIZE) > size) return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: the section is cut short");
+    if (TFM__TOK_HEAD(TFM_TOK_SIZE) > size) {
+        return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: the section is cut short");
+    }
     if (TFM__TOK_HEAD(TFM_TOK_MODEL) != TFM_TOK_BPE) {
         return tfm__fail(err, TFM_ERR_UNSUPPORTED, "tokenizer: model kind %l is not known to this header",
                          (int64_t)TFM__TOK_HEAD(TFM_TOK_MODEL));
@@ -3529,7 +3655,9 @@ static tfm_result tfm__tokenizer_open(tfm_tokenizer *t, const uint8_t *section, 
         t->table[k].count = count;
     }
 #undef TFM__TOK_HEAD
-    if (!tfm__tok_shape_ok(t)) return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: sizes of its tables contradict each other");
+    if (!tfm__tok_shape_ok(t)) {
+        return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: sizes of its tables contradict each other");
+    }
     if (!tfm__tok_code_ok(t)) return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: a compiled expression is damaged");
     if (!tfm__tok_ops_ok(t)) return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: an operation is damaged or unknown");
     return TFM_OK;
@@ -4152,7 +4280,8 @@ typedef struct tfm__re {
     uint32_t run_low, run_high, run_category; /* the last look-up of a category */
 } tfm__re;
 
-typedef struct tfm__re_choice { uint32_t pc, at, low; } tfm__re_choice; /* go on at pc; star: also at places down to low */
+/* go on at pc; star: also at places down to low */
+typedef struct tfm__re_choice { uint32_t pc, at, low; } tfm__re_choice;
 
 static int tfm__re_in_class(tfm__re *r, uint32_t class_index, uint32_t c) {
     const tfm_tokenizer *t = r->t;
@@ -4425,7 +4554,8 @@ static void tfm__rank_build(tfm__rank_tree *r, uint32_t *rank, uint32_t n) {
 static void tfm__rank_set(tfm__rank_tree *r, uint32_t i, uint32_t value) {
     r->level[0][i] = value;
     for (int k = 1; k < r->levels; k++) {
-        uint32_t b = i / 16, low = r->level[k - 1][tfm__rank_min(r->level[k - 1], b * 16, tfm__rank_block_end(r, k - 1, b))];
+        uint32_t b = i / 16, low = r->level[k - 1][tfm__rank_min(r->level[k - 1], b * 16, tfm__rank_block_end(r, k - 1,
+                b))];
         if (r->level[k][b] == low) break;
         r->level[k][b] = low;
         i = b;
@@ -4532,7 +4662,8 @@ static void tfm__tok_put_char(tfm__tok_out *o, uint32_t c) {
 
 #ifdef TFM_NO_NFC
 static int tfm__nfc_stable(const uint8_t *text, uint32_t n) { (void)text; (void)n; return 1; }
-static void tfm__nfc(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, uint32_t n) { (void)w; tfm__tok_put(o, text, n); }
+static void tfm__nfc(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, uint32_t n) { (void)w; tfm__tok_put(o,
+        text, n); }
 #else
 /* Nothing below U+0300 ever changes. */
 static int tfm__nfc_stable(const uint8_t *text, uint32_t n) {
@@ -4791,7 +4922,8 @@ static void tfm__tok_split_text(tfm__tok_work *w, uint32_t i, const uint8_t *tex
 /* The pre-tokenizer from operation i on, then the model. Recursion ends after TFM_TOK_MAX_OPS. */
 static void tfm__tok_pre(tfm__tok_work *w, uint32_t i, const uint8_t *text, uint32_t n, int first) {
     while (i < tfm__tok_count(w->t, TFM_TOK_OPS)) {
-        if (tfm__tok_word(w->t, TFM_TOK_OPS, i, 0) == TFM_TOK_SPLIT) { tfm__tok_split_text(w, i, text, n, first); return; }
+        if (tfm__tok_word(w->t, TFM_TOK_OPS, i, 0) == TFM_TOK_SPLIT) { tfm__tok_split_text(w, i, text, n,
+                first); return; }
         text = tfm__tok_rewrite(w, i, text, &n, first, w->changed[i]);
         i++;
     }
@@ -4801,7 +4933,8 @@ static void tfm__tok_pre(tfm__tok_work *w, uint32_t i, const uint8_t *text, uint
 /* ---- encoding: added tokens -------------------------------------------------------------------------------------- */
 
 /* The longest added token that begins at p; its length in *len, or TFM__NONE. Control tokens only if wanted. */
-static uint32_t tfm__tok_added_at(const tfm_tokenizer *t, int root, const uint8_t *p, uint32_t n, int control, uint32_t *len) {
+static uint32_t tfm__tok_added_at(const tfm_tokenizer *t, int root, const uint8_t *p, uint32_t n, int control,
+                                  uint32_t *len) {
     const int trie = root + 1;
     uint32_t found = TFM__NONE, node = tfm__tok_word(t, root, p[0], 0), n_nodes = tfm__tok_count(t, trie) - 1;
     for (uint32_t depth = 1; node && node < n_nodes; depth++) {
@@ -4812,7 +4945,8 @@ static uint32_t tfm__tok_added_at(const tfm_tokenizer *t, int root, const uint8_
             *len = depth;
         }
         if (depth >= n || depth >= t->max_added) break;
-        uint32_t child = tfm__tok_word(t, trie, node, 0) & 0xFFFFFF, end = tfm__tok_word(t, trie, node + 1, 0) & 0xFFFFFF;
+        uint32_t child = tfm__tok_word(t, trie, node, 0) & 0xFFFFFF, end = tfm__tok_word(t, trie, node + 1,
+                0) & 0xFFFFFF;
         if (end > n_nodes) break;
         while (child < end && tfm__tok_word(t, trie, child, 0) >> 24 != p[depth]) child++;
         node = child < end ? child : 0;
@@ -4821,7 +4955,8 @@ static uint32_t tfm__tok_added_at(const tfm_tokenizer *t, int root, const uint8_
 }
 
 /* The first added token in text[at, n): its place in *begin and *len. */
-static uint32_t tfm__tok_added_next(const tfm_tokenizer *t, int root, const uint8_t *text, uint32_t at, uint32_t n, int control,
+static uint32_t tfm__tok_added_next(const tfm_tokenizer *t, int root, const uint8_t *text, uint32_t at, uint32_t n,
+                                    int control,
                                     uint32_t *begin, uint32_t *len) {
     for (; at < n; at++) {
         if (!tfm__tok_word(t, root, text[at], 0)) continue;
@@ -4855,7 +4990,8 @@ static uint32_t tfm__tok_added_longest(const tfm_tokenizer *t, int root, const u
     }
 }
 
-static int tfm__tok_word_at(tfm__tok_work *w, const uint8_t *text, uint32_t n) { /* does text begin with a word character? */
+/* does text begin with a word character? */
+static int tfm__tok_word_at(tfm__tok_work *w, const uint8_t *text, uint32_t n) {
     tfm__re r;
     memset(&r, 0, sizeof r);
     r.t = w->t;
@@ -4993,7 +5129,8 @@ TFM_API int64_t tfm_encode_max(const tfm_tokenizer *t, size_t n_bytes) {
                      tfm__tok_count(t, TFM_TOK_PREFIX) + tfm__tok_count(t, TFM_TOK_SUFFIX));
 }
 
-TFM_API size_t tfm_encode_size(const tfm_tokenizer *t, size_t n_bytes) { return tfm__tok_carve(NULL, t, n_bytes, NULL); }
+TFM_API size_t tfm_encode_size(const tfm_tokenizer *t, size_t n_bytes) { return tfm__tok_carve(NULL, t, n_bytes,
+        NULL); }
 
 TFM_API tfm_result tfm_encode(const tfm_tokenizer *t, const char *text, size_t n, int32_t flags, int32_t *ids,
                               int64_t max_ids, int64_t *n_ids, void *scratch, size_t scratch_bytes, tfm_error *err) {
@@ -5124,7 +5261,8 @@ static int tfm__decode_bad_run(const tfm_tokenizer *t, const int32_t *ids, int64
     return bad || have;
 }
 
-TFM_API size_t tfm_decode_text(const tfm_tokenizer *t, const int32_t *ids, int64_t n, int32_t flags, char *out, size_t cap) {
+TFM_API size_t tfm_decode_text(const tfm_tokenizer *t, const int32_t *ids, int64_t n, int32_t flags, char *out,
+                               size_t cap) {
     tfm_decoder d;
     tfm__text_out o;
     int64_t run_end = 0;
@@ -6430,7 +6568,8 @@ static void FN(rope_angles)(float *cos_out, float *sin_out, const float *inv_fre
                             int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         const double angle = (double)((float)pos * inv_freq[i]);
-        const int64_t turns = (int64_t)(angle * 0.63661977236758138 + 0.5);
+        const int sane = angle > -1e15 && angle < 1e15; /* else NaN comes out below */
+        const int64_t turns = sane ? (int64_t)(angle * 0.63661977236758138 + 0.5) : 0;
         const double k = (double)turns;
         const double r = ((angle - k * 1.570796325802803) - k * 9.9209357916352214e-10) - k * 5.1701829817941051e-19;
         const double z = r * r;

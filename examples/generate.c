@@ -38,7 +38,7 @@ static const cli_option option_rows[] = {
     CLI_INT(0, "repeat-last-n", "N", &repeat_last_n, 0, INT32_MAX, "all",
             "how far back the penalties look: the last N tokens\nof prompt and answer; 0 = all", NULL),
     CLI_REAL(0, "temp", "T", &temp, 0, 1000, NULL,
-             "below 1 bolder, above 1 more random;\n0 = always the likeliest", NULL),
+             "below 1 more predictable, above 1 more random;\n0 = always the likeliest", NULL),
     CLI_INT(0, "top-k", "K", &top_k, 0, INT32_MAX, NULL, "keep the K likeliest; 0 = off", NULL),
     CLI_REAL(0, "top-p", "P", &top_p, 0, 1, NULL, "keep the likeliest that reach P together; 1 = off", NULL),
     CLI_REAL(0, "min-p", "P", &min_p, 0, 1, NULL, "drop what is less than P times the likeliest; 0 = off", NULL),

@@ -36,6 +36,15 @@
     ROW(kernel_store) \
     ROW(kernel_isa) \
     ROW(kernel_plain) \
+    ROW(tokenizer_json) \
+    ROW(tokenizer_sentencepiece) \
+    ROW(tokenizer_gguf) \
+    ROW(tokenizer_rows) \
+    ROW(tokenizer_merges) \
+    ROW(tokenizer_stream) \
+    ROW(tokenizer_text) \
+    ROW(tokenizer_long) \
+    ROW(tokenizer_damage) \
     ROW(sampler) \
     ROW(convert_config) \
     ROW(convert_head) \

@@ -6,6 +6,7 @@
 
 out=${1:-build/dropin}
 strict="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
+none="-DTFM_NO_SIMD -DTFM_NO_TEXT -DTFM_NO_MALLOC -DTFM_NO_STDIO -DTFM_NO_MMAP"
 passed=0 failed=0 skipped=0
 mkdir -p "$out" || exit 1
 
@@ -36,21 +37,28 @@ first() { for tool in "$@"; do if have "$tool"; then echo "$tool"; return; fi; d
 clang=$(first clang-16 clang-19 clang)
 clangxx=$(first clang++-16 clang++-19 clang++)
 
-# ---- gcc and clang: standards by the front end, levels of optimisation as programs
+# ---- C: standards by the front end, levels of optimisation and switches as programs
 
 for cc in gcc $clang; do
     have "$cc" || { skip "$cc"; continue; }
     for std in c99 c11 c17; do syntax "$cc -std=$std" "$cc -std=$std $strict"; done
-    for level in -O0 -O2 -O3; do program "$cc $level" "$cc -std=c99 $level $strict"; done
-    program "$cc TFM_STATIC in both units" "$cc -std=c99 -O0 $strict -DTFM_STATIC"
-    for switch in SIMD AVX2 AVX512 TEXT MALLOC STDIO MMAP NFC; do
-        program "$cc TFM_NO_$switch" "$cc -std=c99 -O0 $strict -DTFM_NO_$switch"
-    done
-    program "$cc all switches" "$cc -std=c99 -O1 $strict -DTFM_NO_SIMD -DTFM_NO_TEXT -DTFM_NO_MALLOC -DTFM_NO_STDIO -DTFM_NO_MMAP"
-    program "$cc -fopenmp" "$cc -std=c99 -O1 $strict -fopenmp -DTFM_NO_SIMD"
-    program "$cc TFM_DEBUG" "$cc -std=c99 -O0 $strict -DTFM_DEBUG"
+    program "$cc -O0, TFM_STATIC in both units" "$cc -std=c99 -O0 $strict -DTFM_STATIC"
+    program "$cc -O2" "$cc -std=c99 -O2 $strict"
+    program "$cc -O1, all switches" "$cc -std=c99 -O1 $strict $none"
+    program "$cc -O1 -fopenmp" "$cc -std=c99 -O1 $strict -fopenmp -DTFM_NO_SIMD"
 done
 [ -n "$clang" ] || skip "clang"
+
+if have gcc; then
+    program "gcc -O0" "gcc -std=c99 -O0 $strict"
+    program "gcc -O3 -march=native" "gcc -std=c99 -O3 -march=native $strict"
+    program "gcc -O0, TFM_DEBUG" "gcc -std=c99 -O0 $strict -DTFM_DEBUG"
+    for switch in SIMD AVX2 AVX512 TEXT MALLOC STDIO MMAP NFC; do
+        program "gcc -O0, TFM_NO_$switch" "gcc -std=c99 -O0 $strict -DTFM_NO_$switch"
+    done
+fi
+
+# ---- C++
 
 for cxx in g++ $clangxx; do
     have "$cxx" || { skip "$cxx"; continue; }

@@ -312,8 +312,8 @@ static void test_unknown(const tiny_file *f) {
     memcpy(g.data, f->data, f->size);
     unsigned char *p = section(&g, TFM_SECTION_DESCRIPTION, &n), *record = NULL;
     for (size_t at = 0; at < n; at += 8 + (load_u32(p + at + 4) + 7) / 8 * 8)
-        if (load_u16(p + at) == 30) record = p + at; /* logit_scale, without which the model still is one */
-    check(record != NULL, "the description has no logit_scale");
+        if (load_u16(p + at) == 34) record = p + at; /* eos, the last global field; the model still is one without it */
+    check(record != NULL, "the description has no eos");
     if (record) {
         record[0] = 0x0f;
         record[1] = 0x27; /* key 9999 */
@@ -323,6 +323,10 @@ static void test_unknown(const tiny_file *f) {
         record[3] = 0;
         forge_hashes(&g);
         tfm_model_close(open_memory(&g, "an unknown key that may be skipped"));
+        record[0] = 16; /* n_layers, a second time: table sizes must not change under way */
+        record[1] = 0;
+        forge_hashes(&g);
+        check_refused(g.data, g.size, TFM_ERR_FORMAT, "key 16", "a key that comes twice");
     }
 
     memcpy(g.data, f->data, f->size);

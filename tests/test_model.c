@@ -687,7 +687,7 @@ static void test_isa_choice(fixture *f) {
     tfm_error err;
     int n = 0;
     cfg.isa = 12345;
-    check_error(tfm_session_new(f->m, &cfg, &s, &err), &err, TFM_ERR_UNSUPPORTED, "", "an unknown instruction set");
+    check_error(tfm_session_new(f->m, &cfg, &s, &err), &err, TFM_ERR_ARG, "12345", "an unknown instruction set");
     for (; tfm_isa_list(n); n++) {
         const int32_t isa = tfm_isa_list(n);
         check(tfm_isa_name(isa) != NULL, "instruction set %d has no name", (int)isa);

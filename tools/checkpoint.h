@@ -61,7 +61,7 @@ ckpt_tensor *checkpoint_role(const checkpoint *c, int role, int layer, const nam
 /* What the tensor would be called, for messages. */
 const char *checkpoint_role_name(const checkpoint *c, int role, int layer, char *buf, size_t size);
 /* Stores a value that the file gives, checked against the rule's kind. `where` names file and key. */
-int checkpoint_value(checkpoint *c, value_set *set, const rule *r, double value, const char *where, tfm_error *err);
+int checkpoint_value(value_set *set, const rule *r, double value, const char *where, tfm_error *err);
 /* An unknown key: TFM_OK if --allow-unknown names it. */
 int checkpoint_unknown(const checkpoint *c, const char *where, const char *key, tfm_error *err);
 void checkpoint_warn(const checkpoint *c, const char *format, ...) TOOL_PRINTF(2, 3);

@@ -77,7 +77,7 @@ static int read_keys(checkpoint *c, const gguf *g, const char *arch_name, tfm_er
             continue;
         }
         code = read_value(g, kv, r, &value, err);
-        if (!code) code = checkpoint_value(c, &c->arch.p, r, value, where, err);
+        if (!code) code = checkpoint_value(&c->arch.p, r, value, where, err);
         if (code) return code;
     }
     const char *missing = family_missing(c->family, FORM_GGUF, &c->arch.p);

@@ -65,7 +65,7 @@ static int read_name(const json *v, const rule *r, double *value, tfm_error *err
     return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: \"%s\" is not known", json_path(v, where, sizeof where), text);
 }
 
-static int read_plain(checkpoint *c, value_set *set, const rule *r, const json *v, tfm_error *err) {
+static int read_plain(value_set *set, const rule *r, const json *v, tfm_error *err) {
     char where[PATH_TEXT];
     double value = 0;
     int64_t n = 0;
@@ -81,7 +81,7 @@ static int read_plain(checkpoint *c, value_set *set, const rule *r, const json *
         code = json_as_bool(v, &flag, err);
         value = flag;
     }
-    return code ? code : checkpoint_value(c, set, r, value, json_path(v, where, sizeof where), err);
+    return code ? code : checkpoint_value(set, r, value, json_path(v, where, sizeof where), err);
 }
 
 /* ---- LISTS AND OBJECTS ----------------------------------------------------------------------------------------- */
@@ -159,10 +159,10 @@ static int read_rope_values(checkpoint *c, value_set *set, const json *object, t
         if (!r && says_nothing(v)) continue;
         if (!r) code = checkpoint_unknown(c, json_path(v, where, sizeof where), v->key, err);
         else if (r->param == P_ROPE_SHORT || r->param == P_ROPE_LONG) code = read_factors(c, set, r, v, err);
-        else if (r->param != P_NONE) code = read_plain(c, set, r, v, err);
+        else if (r->param != P_NONE) code = read_plain(set, r, v, err);
     }
     const json *type = json_get(object, "rope_type");
-    if (!code && !json_is_null(type)) code = read_plain(c, set, rope_rule("rope_type"), type, err);
+    if (!code && !json_is_null(type)) code = read_plain(set, rope_rule("rope_type"), type, err);
     return code;
 }
 
@@ -207,7 +207,7 @@ static int read_member(checkpoint *c, const json *v, tfm_error *err) {
         return TFM_OK;
     }
     if (r->kind == RULE_SPECIAL) return read_special(c, r, v, err);
-    return read_plain(c, &c->arch.p, r, v, err);
+    return read_plain(&c->arch.p, r, v, err);
 }
 
 /* A model with other towers keeps its language model's values in text_config, and few of them beside it. */
@@ -262,7 +262,7 @@ static int read_generation_config(checkpoint *c, const source_dir *dir, tfm_erro
     const json *eos = json_get(config, "eos_token_id"), *bos = json_get(config, "bos_token_id");
     if (!code && !says_nothing(eos)) code = read_eos(c, eos, err);
     if (!code && !json_is_null(bos))
-        code = read_plain(c, &c->arch.p, family_rule(c->family, FORM_HF, "bos_token_id"), bos, err);
+        code = read_plain(&c->arch.p, family_rule(c->family, FORM_HF, "bos_token_id"), bos, err);
     return code;
 }
 

@@ -22,6 +22,7 @@ static int add_tensor(checkpoint *c, const l2c_model *m, int role, int64_t layer
 static int add_tensors(checkpoint *c, const l2c_model *m, tfm_error *err) {
     int code = checkpoint_room(c, (size_t)(L2C_N_ROLES * m->n_layers), err);
     for (int role = 0; role < L2C_N_ROLES; role++) {
+        if (role == L2C_ROPE_COS || role == L2C_ROPE_SIN) continue; /* tables of what is computed here */
         int64_t n = !m->tensors[role].rows ? 0 : m->tensors[role].per_layer ? m->n_layers : 1;
         for (int64_t layer = 0; !code && layer < n; layer++) code = add_tensor(c, m, role, layer, err);
     }

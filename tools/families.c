@@ -255,13 +255,12 @@ static const name_row llama2c_names[] = {
     {"w3.#", TFM_ROLE_UP, TAKE_ROWS},
     NAMES_END};
 static const char *const llama2c_own[] = {"", NULL};
-static const char *const llama2c_skip[] = {"rope_cos", "rope_sin", NULL};
 
 static const family llama = {
     "llama", &decoder,
     {[FORM_HF] = {"llama", llama_hf, NULL, NULL, NULL, NULL},
      [FORM_GGUF] = {"llama", llama_gguf, llama_gguf_names, NULL, NULL, NULL},
-     [FORM_LLAMA2C] = {"llama2c", llama2c_rules, llama2c_names, gguf_prefixes, llama2c_own, llama2c_skip}}};
+     [FORM_LLAMA2C] = {"llama2c", llama2c_rules, llama2c_names, gguf_prefixes, llama2c_own, NULL}}};
 
 /* Every layer has the window, or none. */
 static const rule mistral_hf[] = {

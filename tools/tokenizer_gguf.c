@@ -138,7 +138,7 @@ static int read_pre(tokenizer_build *b, const vocabulary *v, const pre_tokenizer
     }
     if (*out == &known[0]) {
         build_warn(b, arena_printf(b->a,
-                                   "%s: tokenizer.ggml.pre names no pre-tokenizer: llama.cpp's default is used", b->file));
+                                   "%s: tokenizer.ggml.pre names none, llama.cpp's default is used", b->file));
     }
     for (int i = 0; i < 4 && (*out)->expressions[i] && !code; i++) {
         const char *e = (*out)->expressions[i];

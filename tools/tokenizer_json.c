@@ -474,7 +474,7 @@ static int read_merges(hf *h, const json *model) {
     size_t n_left = 0, n_right = 0;
     char path[160];
     int code = json_array(model, "merges", &merges, b->err);
-    for (size_t i = 0; i < json_count(merges) && !code; i++) {
+    for (size_t i = 0; !code && i < json_count(merges); i++) {
         code = merge_parts(h, json_at(merges, i), &left, &n_left, &right, &n_right);
         if (!code) {
             code = tok_named_merge(b, json_path(merges, path, sizeof path), left, n_left, right, n_right, (uint32_t)i);
