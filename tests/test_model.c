@@ -348,12 +348,20 @@ static void test_moving(fixture *f) {
     if (m) check_error(tfm_session_attach(moved, bytes, m, NULL, &err), &err, TFM_ERR_FORMAT, "another model", "another model");
     tfm_model_close(m);
     tiny_weights_free(&other);
+    for (size_t i = 16; i < 16 + 15 * 8; i++) { /* the layout stands behind magic and identity */
+        b[i] ^= 0x40;
+        check_error(tfm_session_attach(moved, bytes, f->m, NULL, &err), &err, TFM_ERR_FORMAT, "session", "a forged layout");
+        b[i] ^= 0x40;
+    }
     check(!tfm_session_attach(moved, bytes, f->m, &cfg, &err), "attach: %s", err.msg);
     check(tfm_session_length(moved) == 21, "the length moved is %d", (int)tfm_session_length(moved));
     tiny_continue(moved, N_VOCAB, 4, f->ids + 21, N_IDS - 21, f->out + 21 * N_VOCAB, "after the move");
     check(same_rows(f, 0, N_IDS), "moving a session changed the bits");
     memset(b, 0, bytes);
     check_error(tfm_session_attach(moved, bytes, f->m, NULL, &err), &err, TFM_ERR_FORMAT, "session", "zeros as a session");
+    if ((s = new_session(f->m, &cfg, "hooks in place")) != NULL) /* still owned afterwards: leak checkers would tell */
+        check(!tfm_session_attach(s, bytes, f->m, NULL, &err), "attach in place: %s", err.msg);
+    tfm_session_free(s);
     tiny_free(a);
     tiny_free(b);
 }
@@ -425,7 +433,9 @@ static void test_descriptions_refused(fixture *f) {
         BLOCK_ROW(norm_kind, 99), BLOCK_ROW(ffn_act, 99), BLOCK_ROW(rope_style, 99), BLOCK_ROW(rope_scaling, 99),
         BLOCK_ROW(rope_dims, 34), BLOCK_ROW(rope_dims, 3), BLOCK_ROW(norm_place, 99), BLOCK_ROW(residual, 99),
         BLOCK_ROW(attn_kind, 1), BLOCK_ROW(mask, 1), BLOCK_ROW(qk_norm, 99), BLOCK_ROW(norm_eps, (int32_t)0x7fc00000),
-        BLOCK_ROW(rope_theta, (int32_t)0x7f800000), BLOCK_ROW(attn_softcap, (int32_t)0xbf800000u),
+        BLOCK_ROW(rope_theta, (int32_t)0x7f800000), BLOCK_ROW(attn_softcap, (int32_t)0xbf800000u), BLOCK_ROW(bias, 256),
+        BLOCK_ROW(bias, TFM_BIAS_NORM), BLOCK_ROW(ffn_gated, 7), BLOCK_ROW(norm_no_weight, 9), BLOCK_ROW(rope_no_truncate, 77),
+        BLOCK_ROW(rope_scaling, TFM_ROPE_LONG), BLOCK_ROW(rope_scaling, TFM_ROPE_DYNAMIC),
 #undef BLOCK_ROW
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
@@ -440,6 +450,24 @@ static void test_descriptions_refused(fixture *f) {
         if (r) check(strstr(err.msg, "block 1") && strlen(err.msg) > 10, "%s %d: '%s'", rows[i].names, (int)rows[i].value, err.msg);
         tfm_model_close(m);
     }
+}
+
+/* The factor vectors of RoPE are shared: blocks of another rotary width must not read past their end. */
+static void test_shared_factors(fixture *f) {
+    tiny_model t = f->t;
+    tfm_model *m = NULL;
+    tfm_error err;
+    t.config.blocks = t.blocks;
+    t.config.layer_block = t.layer_block;
+    for (int i = 0; i < 2; i++) {
+        t.blocks[i].rope_style = TFM_ROPE_HALF;
+        t.blocks[i].rope_theta = 1e4f;
+        t.blocks[i].rope_scaling = TFM_ROPE_FACTORS;
+        t.blocks[i].rope_dims = 2 + 2 * i;
+    }
+    const tfm_result r = tfm_model_from_weights(&t.config, t.weights, t.n_weights, NULL, &m, &err);
+    check_error(r, &err, TFM_ERR_FORMAT, "block 1: rope_dims", "factor vectors of two widths");
+    tfm_model_close(m);
 }
 
 /* A tied head is the embedding: one tensor, one pointer. An untied one is its own. */
@@ -719,6 +747,7 @@ void test_model(void) {
     test_moving(&f);
     test_weights_refused(&f);
     test_descriptions_refused(&f);
+    test_shared_factors(&f);
     test_tied(&f);
     test_layouts(&f);
     test_parts(&f);
