@@ -47,6 +47,10 @@ $(BUILD)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -c -o $@ $<
 
+# The examples hold the implementation, as a program of one file does; here it is compiled already. `make compilers`
+# builds them as they stand.
+$(BUILD)/examples/%.o: FLAGS += -DTFM__IMPLEMENTED
+
 $(BUILD)/tfm.o: tools/tfm_impl.c
 	@mkdir -p $(@D)
 	$(CC) $(FLAGS) -c -o $@ $<

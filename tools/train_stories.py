@@ -9,7 +9,7 @@ The corpus is generated, never stored: the first half of this file is a grammar 
 second half trains a byte-level BPE vocabulary and a Llama-style network on what the grammar says. The same seed gives
 the same stories; the weights also depend on the version of torch and on the processor's arithmetic.
 
-The model that ships took 49 minutes with about a third of a core of a busy x86-64 server (no more than one core is
+The model that ships took 55 minutes with about a third of a core of a busy x86-64 server (no more than one core is
 used); with --state FILE a run can be stopped and go on.
 
 This file is part of the project and under its licence (MIT-0 or public domain, at your choice).
@@ -1204,7 +1204,7 @@ taken for another.
 
 ## A sample
 
-Temperature 0.8, top-p 0.95, prompt "{prompt}"; the better of two:
+Temperature 0.8, top-p 0.95, prompt "{prompt}":
 
 {story}
 
@@ -1237,7 +1237,7 @@ def main():
     parser = argparse.ArgumentParser(description="Train the story model that ships.")
     parser.add_argument("--out", help="the directory to write (replaced whole)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=2600, help="of %d stories" % BATCH)
+    parser.add_argument("--steps", type=int, default=3200, help="of %d stories" % BATCH)
     parser.add_argument("--state", metavar="FILE", help="where to keep the state of a run that may be stopped")
     parser.add_argument("--show", type=int, metavar="N", help="only print N stories of the grammar")
     args = parser.parse_args()
