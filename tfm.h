@@ -137,7 +137,11 @@
 #include <stdint.h>
 
 #ifdef TFM_STATIC
+#if defined(__GNUC__)
+#define TFM_API static __attribute__((unused))
+#else
 #define TFM_API static
+#endif
 #elif !defined(TFM_API)
 #define TFM_API extern
 #endif
@@ -4649,7 +4653,7 @@ static void tfm__tok_put(tfm__tok_out *o, const uint8_t *p, size_t n) {
     if (n) memcpy(o->data + o->n, p, n);
     o->n += n;
 }
-static void tfm__tok_put_char(tfm__tok_out *o, uint32_t c) {
+static TFM__UNUSED void tfm__tok_put_char(tfm__tok_out *o, uint32_t c) {
     uint8_t b[4];
     size_t n = c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
     if (n == 1) b[0] = (uint8_t)c;
@@ -6229,7 +6233,7 @@ TFM__BODY VF FN(load_n)(const float *p, int n, float fill) {
 TFM__BODY void FN(store_n)(float *p, VF a, int n) { _mm512_mask_storeu_ps(p, FN(first)(n), a); }
 TFM__BODY VF FN(load_f16)(const uint8_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p)); }
 TFM__BODY void FN(store_f16)(uint8_t *p, VF a) {
-    _mm256_storeu_si256((__m256i *)p, _mm512_cvtps_ph(a, 0)); /* 0: to nearest, ties to even */
+    _mm256_storeu_si256((__m256i *)p, _mm512_maskz_cvtps_ph((__mmask16)0xffff, a, 0)); /* 0: to nearest, ties to even */
 }
 TFM__BODY VF FN(load_bf16)(const uint8_t *p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));

@@ -4,7 +4,6 @@
 #include "tfm.h"
 #include <stdio.h>
 #include <string.h>
-
 static char memory[8 << 20]; /* for the tokenizer's work, then for the sampler: 16 bytes per token of the vocabulary */
 
 int main(int argc, char **argv) {
@@ -12,7 +11,7 @@ int main(int argc, char **argv) {
     int32_t ids[256], id;
     int64_t n = 0, done = 0;                                      /* tokens in ids, and how many are evaluated */
     tfm_error err = {0, "usage: minimal MODEL.tfm PROMPT"};
-    tfm_model *model; tfm_session *s; tfm_sampler *sampler; tfm_decoder decoder = {0};
+    tfm_model *model = NULL; tfm_session *s = NULL; tfm_sampler *sampler; tfm_decoder decoder = {0};
     tfm_session_config run = {.size = sizeof run, .n_ctx = 256};
     tfm_sampler_config choice = {.size = sizeof choice, .temp = 0.8f, .top_k = 40, .top_p = 0.95f, .seed = 1};
     int failed = argc < 3 || tfm_model_open(argv[1], NULL, &model, &err) || tfm_session_new(model, &run, &s, &err)
@@ -26,5 +25,6 @@ int main(int argc, char **argv) {
         ids[done = n++] = id;
     }
     if (failed) fprintf(stderr, "%s\n", err.msg);
+    tfm_session_free(s), tfm_model_close(model);
     return failed;
 }
