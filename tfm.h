@@ -522,7 +522,8 @@ TFM_API tfm_result tfm_model_from_weights(const tfm_config *c, const tfm_weight 
                                           const tfm_model_config *cfg, tfm_model **out, tfm_error *err);
 /* The last two without an allocation: bytes needed, then the object in the caller's 64-byte aligned memory (no close). */
 TFM_API tfm_result tfm_model_size(const void *file, size_t bytes, size_t *need, tfm_error *err);
-TFM_API tfm_result tfm_model_init(const void *file, size_t bytes, void *mem, size_t mem_bytes, tfm_model **out, tfm_error *err);
+TFM_API tfm_result tfm_model_init(const void *file, size_t bytes, void *mem, size_t mem_bytes, tfm_model **out,
+                                  tfm_error *err);
 TFM_API void tfm_model_close(tfm_model *m); /* NULL is fine; sessions must be gone */
 
 TFM_API const tfm_config *tfm_model_config_of(const tfm_model *m);
@@ -566,11 +567,13 @@ typedef struct tfm_session_config {
 TFM_API tfm_result tfm_session_size(const tfm_model *m, const tfm_session_config *cfg, size_t *bytes, tfm_error *err);
 /* The KV cache's part of it: sum over layers of 2 * n_kv_heads * head_dim * length * bytes, length = n_ctx, or
    min(n_ctx, window + n_batch) for window layers. */
-TFM_API tfm_result tfm_session_kv_bytes(const tfm_model *m, const tfm_session_config *cfg, size_t *bytes, tfm_error *err);
+TFM_API tfm_result tfm_session_kv_bytes(const tfm_model *m, const tfm_session_config *cfg, size_t *bytes,
+                                        tfm_error *err);
 /* A session in the caller's memory (64-byte aligned, tfm_session_size bytes), or in an allocation of its own. */
 TFM_API tfm_result tfm_session_init(const tfm_model *m, const tfm_session_config *cfg, void *mem, size_t bytes,
                                     tfm_session **out, tfm_error *err);
-TFM_API tfm_result tfm_session_new(const tfm_model *m, const tfm_session_config *cfg, tfm_session **out, tfm_error *err);
+TFM_API tfm_result tfm_session_new(const tfm_model *m, const tfm_session_config *cfg, tfm_session **out,
+                                   tfm_error *err);
 TFM_API void tfm_session_free(tfm_session *s); /* of tfm_session_new only */
 /* Sessions are relocatable bytes: after memcpy or reading them back into the caller's memory, attach gives them their model
    and hooks again (cfg: only parallel, progress and trace are used; may be NULL); it also changes the hooks of a session in
@@ -737,8 +740,8 @@ TFM_API tfm_result tfm_sampler_size(int32_t n_vocab, size_t *bytes);
 TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_vocab, void *mem, size_t bytes,
                                     tfm_sampler **out, tfm_error *err);
 /* One id from logits [n_vocab] and the tokens so far. TFM_ERR_NUMERIC if a logit is NaN or all are -inf. */
-TFM_API tfm_result tfm_sample(tfm_sampler *s, const float *logits, const int32_t *history, int64_t n_history, int32_t *id,
-                              tfm_error *err);
+TFM_API tfm_result tfm_sample(tfm_sampler *s, const float *logits, const int32_t *history, int64_t n_history,
+                              int32_t *id, tfm_error *err);
 /* The id of the largest of n logits, ties to the lowest; n >= 1. NaN is never the largest unless all are NaN (then 0). */
 TFM_API int32_t tfm_argmax(const float *logits, int32_t n);
 
@@ -1958,7 +1961,8 @@ static tfm_result tfm__read_section(tfm__file *f, tfm__cursor *c, size_t table_e
     TFM__NEED(offset % 64 == 0 && offset >= table_end && offset <= f->size && bytes <= f->size - offset,
               "section %s (%d) lies outside the file", name, (int)id);
     if (id == 0 || id >= TFM__KNOWN_SECTIONS) {
-        if (flags & 1) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "section %d is unknown to this version and required", (int)id);
+        if (flags & 1)
+            return tfm__fail(err, TFM_ERR_UNSUPPORTED, "section %d is unknown to this version and required", (int)id);
         return TFM_OK;
     }
     tfm__section *s = &f->section[id];
@@ -1981,15 +1985,18 @@ static tfm_result tfm__file_parse(tfm__file *f, const void *data, size_t size, t
     TFM__NEED(tfm__le32(f->data) == TFM_FILE_MAGIC, "not a .tfm file (wrong magic number)");
     const uint32_t version = tfm__le32(f->data + 4), n = tfm__le32(f->data + 16);
     if (version != TFM_FILE_VERSION)
-        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "file version %l, this header reads version %d", (int64_t)version, (int)TFM_FILE_VERSION);
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "file version %l, this header reads version %d", (int64_t)version,
+                         (int)TFM_FILE_VERSION);
     TFM__NEED(TFM__HASH_OK(f->data, 32, tfm__le64(f->data + 32)), "the file's header is damaged (hash differs)");
-    TFM__NEED(!(tfm__le32(f->data + 20) | tfm__le64(f->data + 40) | tfm__le64(f->data + 48) | tfm__le64(f->data + 56)), "the file's header is damaged (reserved bytes)");
+    TFM__NEED(!(tfm__le32(f->data + 20) | tfm__le64(f->data + 40) | tfm__le64(f->data + 48) | tfm__le64(f->data + 56)),
+              "the file's header is damaged (reserved bytes)");
     TFM__NEED(tfm__le64(f->data + 8) == size, "the file is %l bytes long, its header says %l", (int64_t)size,
               (int64_t)tfm__le64(f->data + 8));
     TFM__NEED(n <= TFM__MAX_SECTIONS && n * (size_t)TFM_FILE_SECTION_BYTES <= size - TFM_FILE_HEADER_BYTES,
               "section count %l is out of range", (int64_t)n);
     const size_t table = n * (size_t)TFM_FILE_SECTION_BYTES;
-    TFM__NEED(TFM__HASH_OK(f->data + TFM_FILE_HEADER_BYTES, table, tfm__le64(f->data + 24)), "the section table is damaged (hash differs)");
+    TFM__NEED(TFM__HASH_OK(f->data + TFM_FILE_HEADER_BYTES, table, tfm__le64(f->data + 24)),
+              "the section table is damaged (hash differs)");
     tfm__cursor c = {f->data + TFM_FILE_HEADER_BYTES, table, 0, 0};
     for (uint32_t i = 0; i < n; i++) {
         const tfm_result r = tfm__read_section(f, &c, TFM_FILE_HEADER_BYTES + table, err);
@@ -1999,7 +2006,8 @@ static tfm_result tfm__file_parse(tfm__file *f, const void *data, size_t size, t
               "the file has neither a description nor a tokenizer");
     TFM__NEED(!f->section[TFM_SECTION_DESCRIPTION].data == !f->section[TFM_SECTION_DIRECTORY].data,
               "description and directory must both be there");
-    TFM__NEED(f->section[TFM_SECTION_DIRECTORY].size % TFM_FILE_ENTRY_BYTES == 0, "the directory's size is no multiple of an entry");
+    TFM__NEED(f->section[TFM_SECTION_DIRECTORY].size % TFM_FILE_ENTRY_BYTES == 0,
+              "the directory's size is no multiple of an entry");
     return TFM_OK;
 }
 
@@ -2020,8 +2028,8 @@ static tfm_result tfm__file_entry(const tfm__file *f, size_t i, tfm_weight *w, u
     const size_t need = tfm_tensor_bytes(w->t.type, w->t.layout, w->t.rows, w->t.cols);
     *hash = tfm__le64(p + 56);
     tfm_weight_name(w->stack, w->layer, w->role, w->expert, name, sizeof name);
-    TFM__NEED(need && need == bytes, "tensor %s: type %d, layout %d, dims %l x %l and %l bytes do not go together", name,
-              (int)w->t.type, (int)w->t.layout, w->t.rows, w->t.cols, (int64_t)bytes);
+    TFM__NEED(need && need == bytes, "tensor %s: type %d, layout %d, dims %l x %l and %l bytes do not go together",
+              name, (int)w->t.type, (int)w->t.layout, w->t.rows, w->t.cols, (int64_t)bytes);
     TFM__NEED(offset % 64 == 0, "tensor %s: offset %l is not aligned to 64", name, (int64_t)offset);
     const size_t first = d->data ? (size_t)(d->data - f->data) : 0;
     TFM__NEED(d->data && offset >= first && offset - first <= d->size && bytes <= d->size - (offset - first),
@@ -2128,12 +2136,13 @@ static tfm_result tfm__check_weight(tfm_model *m, int64_t i, tfm_error *err) {
     char name[64];
     tfm_weight_name(b->stack, b->layer, b->role, b->expert, name, sizeof name);
     if (b->stack != TFM_STACK_DECODER || b->expert != -1 || !tfm__role_find(b->role) || b->layer < -1)
-        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "tensor %s (stack %d, role %d, expert %d) is unknown to this version", name,
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED,
+                         "tensor %s (stack %d, role %d, expert %d) is unknown to this version", name,
                          (int)b->stack, (int)b->role, (int)b->expert);
     TFM__NEED(tfm_role_shape(c, b->layer, b->role, &rows, &cols, &optional),
               "tensor %s: the description has no such part in layer %d", name, (int)b->layer);
-    TFM__NEED(b->rows == rows && b->cols == cols, "tensor %s is %l x %l, the description asks for %l x %l", name, b->rows, b->cols,
-              rows, cols);
+    TFM__NEED(b->rows == rows && b->cols == cols, "tensor %s is %l x %l, the description asks for %l x %l", name,
+              b->rows, b->cols, rows, cols);
     if (rows == 1 && tfm__role_find(b->role)->rows == TFM__DIM_1)
         TFM__NEED(b->type == TFM_F32 && b->layout == TFM_ROWS, "tensor %s is a vector and must be F32", name);
     int32_t *slot = tfm__index(m, b->layer, b->role);
@@ -2163,7 +2172,8 @@ static uint64_t tfm__model_identity(const tfm_model *m) {
     uint64_t id = 0;
     const tfm_config *c = &m->config.c;
     for (int i = 0; i < TFM__COUNT(tfm__config_fields); i++)
-        id = tfm__mix(id, tfm__hash_of((const char *)c + tfm__config_fields[i].offset, (size_t)tfm__config_fields[i].count * 4));
+        id = tfm__mix(id, tfm__hash_of((const char *)c + tfm__config_fields[i].offset,
+                                       (size_t)tfm__config_fields[i].count * 4));
     for (int i = 0; i < c->n_blocks; i++) id = tfm__mix(id, tfm__hash_of(&c->blocks[i], sizeof(tfm_block)));
     for (int i = 0; i < c->n_layers; i++) id = tfm__mix(id, c->layer_block ? c->layer_block[i] : 0);
     for (int64_t i = 0; i < m->n_bound; i++) {
@@ -2256,7 +2266,8 @@ static tfm_result tfm__check_buffer(const void *mem, size_t have, size_t need, t
     return TFM_OK;
 }
 
-TFM_API tfm_result tfm_model_init(const void *file, size_t bytes, void *mem, size_t mem_bytes, tfm_model **out, tfm_error *err) {
+TFM_API tfm_result tfm_model_init(const void *file, size_t bytes, void *mem, size_t mem_bytes, tfm_model **out,
+                                  tfm_error *err) {
     tfm__file f;
     tfm__counts n;
     size_t need = 0;
@@ -2307,7 +2318,8 @@ TFM_API tfm_result tfm_model_from_memory(const void *file, size_t bytes, const t
     const tfm_allocator *a = cfg ? cfg->allocator : NULL;
     size_t need = 0;
     *out = NULL;
-    if (cfg && cfg->size != sizeof *cfg) return tfm__fail(err, TFM_ERR_ARG, "tfm_model_config: size must be its sizeof");
+    if (cfg && cfg->size != sizeof *cfg)
+        return tfm__fail(err, TFM_ERR_ARG, "tfm_model_config: size must be its sizeof");
     tfm_result r = tfm_model_size(file, bytes, &need, err);
     if (r) return r;
     void *mem = tfm__alloc(a, need);
@@ -2327,10 +2339,12 @@ TFM_API tfm_result tfm_model_from_weights(const tfm_config *c, const tfm_weight 
                                           const tfm_model_config *cfg, tfm_model **out, tfm_error *err) {
     const tfm_allocator *al = cfg ? cfg->allocator : NULL;
     *out = NULL;
-    if (cfg && cfg->size != sizeof *cfg) return tfm__fail(err, TFM_ERR_ARG, "tfm_model_config: size must be its sizeof");
+    if (cfg && cfg->size != sizeof *cfg)
+        return tfm__fail(err, TFM_ERR_ARG, "tfm_model_config: size must be its sizeof");
     tfm_result r = tfm_config_check(c, err);
     if (r) return r;
-    if (n_weights < 0 || n_weights > 1 << 24 || (!w && n_weights)) return tfm__fail(err, TFM_ERR_ARG, "n_weights %l is out of range", n_weights);
+    if (n_weights < 0 || n_weights > 1 << 24 || (!w && n_weights))
+        return tfm__fail(err, TFM_ERR_ARG, "n_weights %l is out of range", n_weights);
     tfm__arena a = {NULL, 0, 0};
     tfm__model_carve(&a, (size_t)c->n_layers, (size_t)c->n_blocks, (size_t)n_weights);
     void *mem = a.overflow ? NULL : tfm__alloc(al, a.used);
@@ -2350,7 +2364,8 @@ TFM_API tfm_result tfm_model_from_weights(const tfm_config *c, const tfm_weight 
         const tfm_tensor *t = &w[i].t;
         tfm_weight_name(w[i].stack, w[i].layer, w[i].role, w[i].expert, name, sizeof name);
         if (!t->data || !tfm_tensor_bytes(t->type, t->layout, t->rows, t->cols))
-            r = tfm__fail(err, TFM_ERR_ARG, "tensor %s: no data, or type %d, layout %d and dims %l x %l do not go together", name,
+            r = tfm__fail(err, TFM_ERR_ARG,
+                          "tensor %s: no data, or type %d, layout %d and dims %l x %l do not go together", name,
                           (int)t->type, (int)t->layout, t->rows, t->cols);
         else if (t->layout == TFM_ROWS && (uintptr_t)t->data % (t->type == TFM_F32 ? 4 : 2))
             r = tfm__fail(err, TFM_ERR_ARG, "tensor %s: rows must be aligned to their elements", name);
@@ -2536,7 +2551,8 @@ TFM_API const void *tfm_model_section(const tfm_model *m, int32_t id, size_t *by
 TFM_API tfm_result tfm_model_verify(const tfm_model *m, tfm_error *err) {
     const tfm__section *t = &m->file.f.section[TFM_SECTION_TOKENIZER];
     if (!m->file.f.data) return TFM_OK;
-    if (t->data && tfm__hash_of(t->data, t->size) != t->hash) return tfm__fail(err, TFM_ERR_FORMAT, "section tokenizer is damaged (hash differs)");
+    if (t->data && tfm__hash_of(t->data, t->size) != t->hash)
+        return tfm__fail(err, TFM_ERR_FORMAT, "section tokenizer is damaged (hash differs)");
     for (int64_t i = 0; i < m->n_bound; i++) {
         const tfm__bound *b = (const tfm__bound *)m->bound.p + i;
         char name[64];
@@ -2552,8 +2568,14 @@ TFM_API tfm_result tfm_model_verify(const tfm_model *m, tfm_error *err) {
    the few pointers to things outside are set by tfm_session_attach.
    ================================================================================================================= */
 
-typedef union tfm__run_slot { void (*run)(void *user, void (*fn)(void *arg, int index), void *arg, int n); uint64_t room; } tfm__run_slot;
-typedef union tfm__progress_slot { int (*fn)(void *user, int64_t done, int64_t total); uint64_t room; } tfm__progress_slot;
+typedef union tfm__run_slot {
+    void (*run)(void *user, void (*fn)(void *arg, int index), void *arg, int n);
+    uint64_t room;
+} tfm__run_slot;
+typedef union tfm__progress_slot {
+    int (*fn)(void *user, int64_t done, int64_t total);
+    uint64_t room;
+} tfm__progress_slot;
 typedef union tfm__trace_slot {
     void (*fn)(void *user, const char *name, int32_t layer, const float *data, int64_t rows, int64_t cols);
     uint64_t room;
@@ -2623,7 +2645,8 @@ static tfm_result tfm__make_plan(const tfm_model *m, const tfm_session_config *c
     tfm_session_config zero;
     memset(&zero, 0, sizeof zero);
     if (!cfg) cfg = &zero;
-    else if (cfg->size != sizeof *cfg) return tfm__fail(err, TFM_ERR_ARG, "tfm_session_config: size must be its sizeof");
+    else if (cfg->size != sizeof *cfg)
+        return tfm__fail(err, TFM_ERR_ARG, "tfm_session_config: size must be its sizeof");
     const tfm_config *c = &m->config.c;
     memset(p, 0, sizeof *p);
     if (!c->n_layers) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "the file holds a tokenizer only, no model");
@@ -2635,9 +2658,12 @@ static tfm_result tfm__make_plan(const tfm_model *m, const tfm_session_config *c
     if (c->pos_kind == TFM_POS_LEARNED && p->n_ctx > c->n_ctx)
         return tfm__fail(err, TFM_ERR_ARG, "n_ctx %d exceeds the %d learned positions", (int)p->n_ctx, (int)c->n_ctx);
     if (cfg->kv < 0 || cfg->kv > TFM_KV_Q8_0) return tfm__fail(err, TFM_ERR_ARG, "kv type %d is unknown", (int)cfg->kv);
-    if (cfg->act < 0 || cfg->act > TFM_ACT_MODE_Q8) return tfm__fail(err, TFM_ERR_ARG, "act mode %d is unknown", (int)cfg->act);
-    if (cfg->isa && !tfm_isa_name(cfg->isa)) return tfm__fail(err, TFM_ERR_ARG, "instruction set %d is unknown", (int)cfg->isa);
-    if (cfg->want < 0 || cfg->want > TFM_WANT_NONE) return tfm__fail(err, TFM_ERR_ARG, "want %d is unknown", (int)cfg->want);
+    if (cfg->act < 0 || cfg->act > TFM_ACT_MODE_Q8)
+        return tfm__fail(err, TFM_ERR_ARG, "act mode %d is unknown", (int)cfg->act);
+    if (cfg->isa && !tfm_isa_name(cfg->isa))
+        return tfm__fail(err, TFM_ERR_ARG, "instruction set %d is unknown", (int)cfg->isa);
+    if (cfg->want < 0 || cfg->want > TFM_WANT_NONE)
+        return tfm__fail(err, TFM_ERR_ARG, "want %d is unknown", (int)cfg->want);
     if (cfg->n_threads < 0 || cfg->n_threads > 1024)
         return tfm__fail(err, TFM_ERR_ARG, "n_threads %d is out of range (1 to 1024)", (int)cfg->n_threads);
     if (cfg->rope_len < 0) return tfm__fail(err, TFM_ERR_ARG, "rope_len %l is negative", cfg->rope_len);
@@ -2651,7 +2677,8 @@ static tfm_result tfm__make_plan(const tfm_model *m, const tfm_session_config *c
         const tfm_block *b = &c->blocks[i];
         const size_t q = (size_t)b->n_heads * (size_t)b->head_dim, kv = (size_t)b->n_kv_heads * (size_t)b->head_dim;
         if (p->kv_type == TFM_Q8_0 && b->head_dim % 32)
-            return tfm__fail(err, TFM_ERR_ARG, "kv q8_0 needs head_dim to be a multiple of 32, block %d has %d", i, (int)b->head_dim);
+            return tfm__fail(err, TFM_ERR_ARG, "kv q8_0 needs head_dim to be a multiple of 32, block %d has %d", i,
+                             (int)b->head_dim);
         p->width_in = tfm__max(p->width_in, tfm__max(q, (size_t)b->d_ff));
         p->width_work = tfm__max(p->width_work, tfm__max(2 * q + 2 * kv, 2 * (size_t)b->d_ff));
         p->parallel |= b->residual != TFM_RESIDUAL_SEQUENTIAL;
@@ -2696,7 +2723,8 @@ static void tfm__session_carve(tfm__arena *a, const tfm_model *m, const tfm__pla
         const tfm_block *b = tfm__layer(c, i);
         tfm__cache cache;
         cache.length = tfm__cache_length(b, p);
-        if (!tfm__mul((size_t)cache.length, tfm__kv_row_bytes(p->kv_type, (size_t)b->n_kv_heads * (size_t)b->head_dim), &count)) a->overflow = 1;
+        if (!tfm__mul((size_t)cache.length, tfm__kv_row_bytes(p->kv_type, (size_t)b->n_kv_heads * (size_t)b->head_dim),
+                      &count)) a->overflow = 1;
         cache.k = a->used;
         if (!tfm__add(a->used, count, &a->used)) a->overflow = 1;
         cache.v = a->used;
@@ -2709,14 +2737,15 @@ static void tfm__session_carve(tfm__arena *a, const tfm_model *m, const tfm__pla
 #undef TFM__ROWS
 }
 
-static tfm_result tfm__session_plan(const tfm_model *m, const tfm_session_config *cfg, tfm__plan *p, tfm__layout *at, tfm_error *err) {
+static tfm_result tfm__session_plan(const tfm_model *m, const tfm_session_config *cfg, tfm__plan *p, tfm__layout *at,
+                                    tfm_error *err) {
     tfm__arena a = {NULL, 0, 0};
     const tfm_result r = tfm__make_plan(m, cfg, p, err);
     if (r) return r;
     tfm__session_carve(&a, m, p, at);
     if (a.overflow || at->bytes > SIZE_MAX / 2 || at->bytes > (uint64_t)1 << 46)
-        return tfm__fail(err, TFM_ERR_MEMORY, "a session of n_ctx %d and n_batch %d does not fit this host's memory", (int)p->n_ctx,
-                         (int)p->n_batch);
+        return tfm__fail(err, TFM_ERR_MEMORY, "a session of n_ctx %d and n_batch %d does not fit this host's memory",
+                         (int)p->n_ctx, (int)p->n_batch);
     return TFM_OK;
 }
 
@@ -2728,7 +2757,8 @@ TFM_API tfm_result tfm_session_size(const tfm_model *m, const tfm_session_config
     return r;
 }
 
-TFM_API tfm_result tfm_session_kv_bytes(const tfm_model *m, const tfm_session_config *cfg, size_t *bytes, tfm_error *err) {
+TFM_API tfm_result tfm_session_kv_bytes(const tfm_model *m, const tfm_session_config *cfg, size_t *bytes,
+                                        tfm_error *err) {
     tfm__plan p;
     tfm__layout at;
     const tfm_result r = tfm__session_plan(m, cfg, &p, &at, err);
@@ -2784,9 +2814,11 @@ static tfm_result tfm__session_ropes(tfm_session *s, const tfm_model *m, tfm_err
     return TFM_OK;
 }
 
-static tfm_result tfm__session_hooks(tfm_session *s, const tfm_model *m, const tfm_session_config *cfg, tfm_error *err) {
+static tfm_result tfm__session_hooks(tfm_session *s, const tfm_model *m, const tfm_session_config *cfg,
+                                     tfm_error *err) {
     const tfm_kernels *k = tfm_kernels_for(s->isa);
-    if (!k) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "instruction set %s is not available here", tfm_isa_name(s->isa));
+    if (!k)
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "instruction set %s is not available here", tfm_isa_name(s->isa));
     s->model.room = s->kernels.room = s->parallel_user.room = s->progress_user.room = s->trace_user.room = 0;
     s->parallel.room = s->progress.room = s->trace.room = 0;
     s->model.p = m;
@@ -2801,8 +2833,8 @@ static tfm_result tfm__session_hooks(tfm_session *s, const tfm_model *m, const t
     return TFM_OK;
 }
 
-TFM_API tfm_result tfm_session_init(const tfm_model *m, const tfm_session_config *cfg, void *mem, size_t bytes, tfm_session **out,
-                                    tfm_error *err) {
+TFM_API tfm_result tfm_session_init(const tfm_model *m, const tfm_session_config *cfg, void *mem, size_t bytes,
+                                    tfm_session **out, tfm_error *err) {
     tfm__plan p;
     tfm__layout at;
     *out = NULL;
@@ -2850,7 +2882,8 @@ static int tfm__session_plausible(const tfm_session *s, const tfm_model *m) {
     cfg.rope_len = s->rope_len;
     for (int i = 0; i < TFM__COUNT(kv); i++)
         if (s->kv_type == tfm__kv_types[kv[i]]) cfg.kv = kv[i];
-    if (tfm__session_plan(m, &cfg, &p, &at, NULL) || p.kv_type != s->kv_type || p.n_ctx != s->n_ctx || p.n_batch != s->n_batch ||
+    if (tfm__session_plan(m, &cfg, &p, &at, NULL) || p.kv_type != s->kv_type || p.n_ctx != s->n_ctx ||
+        p.n_batch != s->n_batch ||
         p.n_threads != s->n_threads || p.half != s->half || memcmp(&at, &s->at, sizeof at)) return 0;
     uint64_t k = at.kv;
     for (int i = 0; i < m->config.c.n_layers; i++) {
@@ -2863,9 +2896,12 @@ static int tfm__session_plausible(const tfm_session *s, const tfm_model *m) {
     return s->length >= 0 && s->length <= s->high && s->high <= s->n_ctx && s->rows >= 0 && s->rows <= s->n_batch;
 }
 
-TFM_API tfm_result tfm_session_attach(tfm_session *s, size_t bytes, const tfm_model *m, const tfm_session_config *cfg, tfm_error *err) {
-    if (!s || (uintptr_t)s % 64 || bytes < sizeof *s) return tfm__fail(err, TFM_ERR_ARG, "session: not 64-byte aligned, or too small");
-    if (s->magic != TFM__SESSION_MAGIC || s->at.bytes != bytes) return tfm__fail(err, TFM_ERR_FORMAT, "session: these bytes hold none of %l bytes", (int64_t)bytes);
+TFM_API tfm_result tfm_session_attach(tfm_session *s, size_t bytes, const tfm_model *m, const tfm_session_config *cfg,
+                                      tfm_error *err) {
+    if (!s || (uintptr_t)s % 64 || bytes < sizeof *s)
+        return tfm__fail(err, TFM_ERR_ARG, "session: not 64-byte aligned, or too small");
+    if (s->magic != TFM__SESSION_MAGIC || s->at.bytes != bytes)
+        return tfm__fail(err, TFM_ERR_FORMAT, "session: these bytes hold none of %l bytes", (int64_t)bytes);
     if (s->identity != m->identity) return tfm__fail(err, TFM_ERR_FORMAT, "session: it belongs to another model");
     if (!tfm__session_plausible(s, m)) return tfm__fail(err, TFM_ERR_FORMAT, "session: its layout is damaged");
     const tfm_result r = tfm__session_hooks(s, m, cfg, err);
@@ -2873,7 +2909,8 @@ TFM_API tfm_result tfm_session_attach(tfm_session *s, size_t bytes, const tfm_mo
     return r;
 }
 
-TFM_API tfm_result tfm_session_new(const tfm_model *m, const tfm_session_config *cfg, tfm_session **out, tfm_error *err) {
+TFM_API tfm_result tfm_session_new(const tfm_model *m, const tfm_session_config *cfg, tfm_session **out,
+                                   tfm_error *err) {
     const tfm_allocator *a = cfg ? cfg->allocator : NULL;
     size_t bytes = 0;
     *out = NULL;
@@ -2903,12 +2940,14 @@ TFM_API int32_t tfm_session_isa(const tfm_session *s) { return s->isa; }
 
 TFM_API tfm_result tfm_session_rewind(tfm_session *s, int64_t length, tfm_error *err) {
     const tfm_config *c = &tfm__model_of(s)->config.c;
-    if (length < 0 || length > s->length) return tfm__fail(err, TFM_ERR_ARG, "rewind to %l: the session holds %l tokens", length, s->length);
+    if (length < 0 || length > s->length)
+        return tfm__fail(err, TFM_ERR_ARG, "rewind to %l: the session holds %l tokens", length, s->length);
     const tfm__cache *cache = (const tfm__cache *)(const void *)((const uint8_t *)s + s->at.cache);
     if (!length) s->high = 0; /* nothing of the past is needed */
     for (int i = 0; i < c->n_layers; i++)
         if (cache[i].length < s->n_ctx && s->high > cache[i].length && length < s->high - s->n_batch)
-            return tfm__fail(err, TFM_ERR_CONTEXT, "rewind to %l: layer %d keeps a window and %d positions were written up to %l", length, i,
+            return tfm__fail(err, TFM_ERR_CONTEXT,
+                             "rewind to %l: layer %d keeps a window and %d positions were written up to %l", length, i,
                              (int)s->n_batch, s->high);
     s->length = length;
     s->rows = 0;
@@ -5502,12 +5541,13 @@ static int32_t tfm__sample_race(tfm_sampler *s, tfm__race r, float max) {
     return tfm__draw(r, n, tfm__random(s->rng));
 }
 
-TFM_API tfm_result tfm_sample(tfm_sampler *s, const float *logits, const int32_t *history, int64_t n_history, int32_t *id,
-                              tfm_error *err) {
+TFM_API tfm_result tfm_sample(tfm_sampler *s, const float *logits, const int32_t *history, int64_t n_history,
+                              int32_t *id, tfm_error *err) {
     if (!s || !logits || !id) return tfm__fail(err, TFM_ERR_ARG, "tfm_sample: a pointer is NULL");
     if (n_history < 0 || (n_history > 0 && !history)) return tfm__fail(err, TFM_ERR_ARG, "tfm_sample: bad n_history");
     tfm__race r = tfm__sampler_race(s);
-    if (!tfm__copy_logits(r.logit, logits, s->n_vocab)) return tfm__fail(err, TFM_ERR_NUMERIC, "tfm_sample: a logit is NaN");
+    if (!tfm__copy_logits(r.logit, logits, s->n_vocab))
+        return tfm__fail(err, TFM_ERR_NUMERIC, "tfm_sample: a logit is NaN");
     int penalties = s->repeat_penalty > 0 || s->presence_penalty != 0 || s->frequency_penalty != 0;
     if (penalties) {
         int64_t first = s->repeat_last_n && s->repeat_last_n < n_history ? n_history - s->repeat_last_n : 0;
@@ -5552,7 +5592,8 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
     size_t need;
     if (!cfg || !out) return tfm__fail(err, TFM_ERR_ARG, "tfm_sampler_init: a pointer is NULL");
     if (cfg->size != sizeof *cfg) return tfm__fail(err, TFM_ERR_ARG, "tfm_sampler_config: size must be its sizeof");
-    if (tfm_sampler_size(n_vocab, &need)) return tfm__fail(err, TFM_ERR_ARG, "tfm_sampler_init: n_vocab is out of range");
+    if (tfm_sampler_size(n_vocab, &need))
+        return tfm__fail(err, TFM_ERR_ARG, "tfm_sampler_init: n_vocab is out of range");
     if (tfm__sampler_check(cfg, err)) return TFM_ERR_ARG;
     if (!mem || bytes < need || ((uintptr_t)mem & 63) != 0)
         return tfm__fail(err, TFM_ERR_MEMORY, "tfm_sampler_init: needs %l bytes aligned to 64", (int64_t)need);
