@@ -237,8 +237,9 @@ TFM_API void tfm_tensor_row(const tfm_tensor *t, int64_t row, float *out);
 /* Instruction sets. AUTO = the widest that this build has and this CPU and its system can run. */
 enum {
     TFM_ISA_AUTO = 0, TFM_ISA_SCALAR = 1, TFM_ISA_AVX2 = 2, TFM_ISA_AVX512 = 3,
-    TFM_ISA_NEON = 4,   /* AArch64 */
-    TFM_ISA_NEONDOT = 5 /* and its dot product of bytes */
+    TFM_ISA_NEON = 4,    /* AArch64 */
+    TFM_ISA_NEONDOT = 5, /* and its dot product of bytes */
+    TFM_ISA_WASM = 6     /* SIMD128; chosen when compiling, a module runs whole or not at all */
 };
 
 enum { /* activations; GLU forms multiply act(gate) by up */
@@ -284,7 +285,8 @@ typedef struct tfm_attention_args {
 
 /* The kernels of one instruction set: pure functions on arrays, no allocation, no threads. n counts elements unless said
    otherwise; out may equal x. All passes hold 16 logical lanes and reduce them in one fixed tree, so norms, softmax and
-   activations agree bit for bit between AVX2, AVX-512 and NEON; scalar differs only where `madd` is not fused. */
+   activations agree bit for bit between AVX2, AVX-512 and NEON, and between scalar and WASM, which differ from
+   those only where `madd` is not fused. */
 typedef struct tfm_kernels {
     int32_t isa;
     const char *name; /* as tfm_isa_name */
@@ -5451,6 +5453,7 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
 #define TFM__PASS_AVX512 3
 #define TFM__PASS_NEON 4
 #define TFM__PASS_NEONDOT 5
+#define TFM__PASS_WASM 6
 
 #if !defined(TFM_NO_SIMD) && !defined(__TINYC__) && (defined(__x86_64__) || defined(_M_X64))
 #if !defined(TFM_NO_AVX2)
@@ -5473,6 +5476,11 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
 #include <sys/auxv.h>
 #endif
 #include <arm_neon.h>
+#endif
+
+#if !defined(TFM_NO_SIMD) && defined(__wasm_simd128__)
+#define TFM__HAS_WASM 1
+#include <wasm_simd128.h>
 #endif
 
 #if defined(TFM__HAS_AVX2) || defined(TFM__HAS_AVX512)
@@ -5574,6 +5582,12 @@ typedef void (*tfm__strips_fn)(const tfm_matmul_args *a, int64_t strip0, int64_t
 #endif
 #endif
 
+#ifdef TFM__HAS_WASM
+#define TFM__PASS TFM__PASS_WASM
+#include TFM_SELF
+#undef TFM__PASS
+#endif
+
 /* --- what this CPU and its operating system can run --------------------------------------------------------------- */
 
 #if defined(TFM__HAS_AVX2) || defined(TFM__HAS_AVX512)
@@ -5624,6 +5638,8 @@ static uint32_t tfm__cpu_isas(void) {
 #endif
     return isas;
 }
+#elif defined(TFM__HAS_WASM)
+static uint32_t tfm__cpu_isas(void) { return 1u << TFM_ISA_SCALAR | 1u << TFM_ISA_WASM; }
 #else
 static uint32_t tfm__cpu_isas(void) { return 1u << TFM_ISA_SCALAR; }
 #endif
@@ -5643,6 +5659,9 @@ static const tfm_kernels *const tfm__passes[] = {
 #ifdef TFM__HAS_NEONDOT
     &tfm__kernels_neondot,
 #endif
+#ifdef TFM__HAS_WASM
+    &tfm__kernels_wasm,
+#endif
 };
 enum { TFM__N_PASSES = (int)(sizeof tfm__passes / sizeof tfm__passes[0]) };
 
@@ -5658,7 +5677,7 @@ TFM_API const tfm_kernels *tfm_kernels_for(int32_t isa) {
 TFM_API int32_t tfm_isa_list(int i) { return i >= 0 && i < TFM__N_PASSES ? tfm__passes[i]->isa : 0; }
 
 TFM_API const char *tfm_isa_name(int32_t isa) {
-    static const char *const names[] = { "auto", "scalar", "avx2", "avx512", "neon", "neondot" };
+    static const char *const names[] = { "auto", "scalar", "avx2", "avx512", "neon", "neondot", "wasm" };
     return isa >= 0 && isa < (int32_t)(sizeof names / sizeof names[0]) ? names[isa] : NULL;
 }
 
@@ -5673,6 +5692,8 @@ TFM_API const char *tfm_isa_name(int32_t isa) {
 #define TFM__PLAIN tfm__kernels_neondot
 #elif defined(TFM__HAS_NEON)
 #define TFM__PLAIN tfm__kernels_neon
+#elif defined(TFM__HAS_WASM)
+#define TFM__PLAIN tfm__kernels_wasm
 #else
 #define TFM__PLAIN tfm__kernels_scalar
 #endif
@@ -6477,6 +6498,185 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
         const int32x4_t a = vmull_s16(vget_low_s16(p), vget_low_s16(two)), b = vmull_high_s16(p, two);
         acc.v[i] = vaddq_s32(acc.v[i], vpaddq_s32(a, b));
     }
+    return acc;
+}
+#undef TFM__QUADS
+
+#elif TFM__PASS == TFM__PASS_WASM
+/* --- primitives, WebAssembly SIMD128: four registers a vector; madd rounds twice, as in the scalar pass ------------ */
+
+#define FN(name) tfm__##name##_wasm
+#define TFM__PASS_ISA TFM_ISA_WASM
+#define TFM__PASS_NAME "wasm"
+#define TFM__TOKENS 4
+#define TFM__STRIPS 1
+#define TFM__FLIP 0
+
+typedef struct FN(vf) { v128_t v[4]; } FN(vf);
+typedef struct FN(vi) { v128_t v[4]; } FN(vi);
+typedef struct FN(vb) { v128_t v[4]; } FN(vb);
+#define VF FN(vf)
+#define VI FN(vi)
+#define VB FN(vb)
+#define TFM__QUADS TFM__UNROLL for (int i = 0; i < 4; i++)
+
+TFM__BODY VF FN(set)(float x) { VF r; TFM__QUADS r.v[i] = wasm_f32x4_splat(x); return r; }
+TFM__BODY VF FN(load)(const float *p) { VF r; TFM__QUADS r.v[i] = wasm_v128_load(p + 4 * i); return r; }
+TFM__BODY void FN(store)(float *p, VF a) { TFM__QUADS wasm_v128_store(p + 4 * i, a.v[i]); }
+TFM__BODY VF FN(load_n)(const float *p, int n, float fill) {
+    float x[16];
+    for (int i = 0; i < 16; i++) x[i] = i < n ? p[i] : fill;
+    return FN(load)(x);
+}
+TFM__BODY void FN(store_n)(float *p, VF a, int n) {
+    float x[16];
+    FN(store)(x, a);
+    memcpy(p, x, 4 * (size_t)n);
+}
+TFM__BODY VF FN(load_f16)(const uint8_t *p) { /* the exponent moved by 112 is exact, subnormals included */
+    VF r;
+    TFM__QUADS {
+        const v128_t h = wasm_u32x4_load16x4(p + 8 * i), magnitude = wasm_v128_and(h, wasm_i32x4_splat(0x7fff));
+        const v128_t big = wasm_i32x4_gt(magnitude, wasm_i32x4_splat(0x7bff)); /* infinity, NaN */
+        v128_t v = wasm_f32x4_mul(wasm_i32x4_shl(magnitude, 13), wasm_f32x4_splat(5.192296858534828e33f));
+        v = wasm_v128_or(v, wasm_v128_and(big, wasm_i32x4_splat(0x7f800000)));
+        r.v[i] = wasm_v128_or(v, wasm_i32x4_shl(wasm_v128_xor(h, magnitude), 16));
+    }
+    return r;
+}
+TFM__BODY void FN(store_f16)(uint8_t *p, VF a) {
+    float x[16];
+    uint16_t h[16];
+    FN(store)(x, a);
+    for (int i = 0; i < 16; i++) h[i] = tfm__f32_to_f16(x[i]);
+    memcpy(p, h, 32);
+}
+TFM__BODY VF FN(load_bf16)(const uint8_t *p) {
+    VF r;
+    TFM__QUADS r.v[i] = wasm_i32x4_shl(wasm_u32x4_load16x4(p + 8 * i), 16);
+    return r;
+}
+TFM__BODY float FN(half)(uint16_t h) { return tfm__f16_to_f32(h); }
+TFM__BODY VF FN(add)(VF a, VF b) { TFM__QUADS a.v[i] = wasm_f32x4_add(a.v[i], b.v[i]); return a; }
+TFM__BODY VF FN(sub)(VF a, VF b) { TFM__QUADS a.v[i] = wasm_f32x4_sub(a.v[i], b.v[i]); return a; }
+TFM__BODY VF FN(mul)(VF a, VF b) { TFM__QUADS a.v[i] = wasm_f32x4_mul(a.v[i], b.v[i]); return a; }
+TFM__BODY VF FN(div)(VF a, VF b) { TFM__QUADS a.v[i] = wasm_f32x4_div(a.v[i], b.v[i]); return a; }
+TFM__BODY VF FN(madd)(VF a, VF b, VF c) { return FN(add)(c, FN(mul)(a, b)); }
+TFM__BODY VF FN(nmadd)(VF a, VF b, VF c) { return FN(sub)(c, FN(mul)(a, b)); }
+/* pmax(b, a) is b < a ? a : b, pmin(b, a) is a < b ? a : b */
+TFM__BODY VF FN(max)(VF a, VF b) { TFM__QUADS a.v[i] = wasm_f32x4_pmax(b.v[i], a.v[i]); return a; }
+TFM__BODY VF FN(min)(VF a, VF b) { TFM__QUADS a.v[i] = wasm_f32x4_pmin(b.v[i], a.v[i]); return a; }
+TFM__BODY VF FN(pick)(VF a, VF b, VF yes, VF no) {
+    TFM__QUADS a.v[i] = wasm_v128_bitselect(yes.v[i], no.v[i], wasm_f32x4_lt(a.v[i], b.v[i]));
+    return a;
+}
+TFM__BODY VI FN(bits)(VF a) { VI r; TFM__QUADS r.v[i] = a.v[i]; return r; }
+TFM__BODY VF FN(from_bits)(VI a) { VF r; TFM__QUADS r.v[i] = a.v[i]; return r; }
+TFM__BODY VI FN(iset)(int32_t x) { VI r; TFM__QUADS r.v[i] = wasm_i32x4_splat(x); return r; }
+TFM__BODY VI FN(iadd)(VI a, VI b) { TFM__QUADS a.v[i] = wasm_i32x4_add(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(isub)(VI a, VI b) { TFM__QUADS a.v[i] = wasm_i32x4_sub(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(iand)(VI a, VI b) { TFM__QUADS a.v[i] = wasm_v128_and(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(ior)(VI a, VI b) { TFM__QUADS a.v[i] = wasm_v128_or(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(imax)(VI a, VI b) { TFM__QUADS a.v[i] = wasm_i32x4_max(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(shift_left)(VI a, int n) { TFM__QUADS a.v[i] = wasm_i32x4_shl(a.v[i], (uint32_t)n); return a; }
+TFM__BODY VI FN(shift_right)(VI a, int n) { TFM__QUADS a.v[i] = wasm_i32x4_shr(a.v[i], (uint32_t)n); return a; }
+TFM__BODY VI FN(round)(VF a) { /* as in the scalar pass */
+    return FN(isub)(FN(bits)(FN(add)(a, FN(set)(12582912.0f))), FN(iset)(0x4b400000));
+}
+TFM__BODY VF FN(to_float)(VI a) { VF r; TFM__QUADS r.v[i] = wasm_f32x4_convert_i32x4(a.v[i]); return r; }
+TFM__BODY VI FN(load_i8)(const uint8_t *p) {
+    VI r;
+    TFM__QUADS r.v[i] = wasm_i32x4_extend_low_i16x8(wasm_i16x8_extend_low_i8x16(wasm_v128_load32_zero(p + 4 * i)));
+    return r;
+}
+TFM__BODY VI FN(load_u8)(const uint8_t *p) {
+    VI r;
+    TFM__QUADS r.v[i] = wasm_u32x4_extend_low_u16x8(wasm_u16x8_extend_low_u8x16(wasm_v128_load32_zero(p + 4 * i)));
+    return r;
+}
+TFM__BODY void FN(store_i8)(int8_t *p, VI a) {
+    wasm_v128_store(p, wasm_i8x16_narrow_i16x8(wasm_i16x8_narrow_i32x4(a.v[0], a.v[1]),
+                                               wasm_i16x8_narrow_i32x4(a.v[2], a.v[3])));
+}
+TFM__BODY float FN(sum)(VF a) {
+    v128_t s = wasm_f32x4_add(wasm_f32x4_add(a.v[0], a.v[2]), wasm_f32x4_add(a.v[1], a.v[3]));
+    s = wasm_f32x4_add(s, wasm_i32x4_shuffle(s, s, 2, 3, 2, 3));
+    return wasm_f32x4_extract_lane(s, 0) + wasm_f32x4_extract_lane(s, 1);
+}
+TFM__BODY float FN(max_all)(VF a) {
+    v128_t m = wasm_f32x4_pmax(wasm_f32x4_pmax(a.v[3], a.v[1]), wasm_f32x4_pmax(a.v[2], a.v[0]));
+    m = wasm_f32x4_pmax(wasm_i32x4_shuffle(m, m, 2, 3, 2, 3), m);
+    return wasm_f32x4_extract_lane(wasm_f32x4_pmax(wasm_i32x4_shuffle(m, m, 1, 1, 1, 1), m), 0);
+}
+TFM__BODY VF FN(sum16)(const VF *a) {
+    float x[16];
+    for (int i = 0; i < 16; i++) x[i] = FN(sum)(a[i]);
+    return FN(load)(x);
+}
+TFM__BODY int32_t FN(isum)(VI a) {
+    const v128_t s = wasm_i32x4_add(wasm_i32x4_add(a.v[0], a.v[1]), wasm_i32x4_add(a.v[2], a.v[3]));
+    return wasm_i32x4_extract_lane(s, 0) + wasm_i32x4_extract_lane(s, 1) + wasm_i32x4_extract_lane(s, 2) +
+           wasm_i32x4_extract_lane(s, 3);
+}
+TFM__BODY int32_t FN(imax_all)(VI a) {
+    v128_t m = wasm_i32x4_max(wasm_i32x4_max(a.v[0], a.v[1]), wasm_i32x4_max(a.v[2], a.v[3]));
+    m = wasm_i32x4_max(m, wasm_i32x4_shuffle(m, m, 2, 3, 0, 1));
+    return wasm_i32x4_extract_lane(wasm_i32x4_max(m, wasm_i32x4_shuffle(m, m, 1, 0, 3, 2)), 0);
+}
+TFM__BODY VB FN(bload)(const uint8_t *p) { VB r; TFM__QUADS r.v[i] = wasm_v128_load(p + 16 * i); return r; }
+TFM__BODY VB FN(field)(VB a, int shift, int mask) { /* negative: to the left */
+    TFM__QUADS {
+        const v128_t v = shift < 0 ? wasm_i8x16_shl(a.v[i], (uint32_t)-shift) : wasm_u8x16_shr(a.v[i], (uint32_t)shift);
+        a.v[i] = wasm_v128_and(v, wasm_i8x16_splat((int8_t)mask));
+    }
+    return a;
+}
+TFM__BODY VB FN(merge)(VB low, VB a, int shift, int mask, int up) {
+    a = FN(field)(a, shift - up, mask << up);
+    TFM__QUADS low.v[i] = wasm_v128_or(low.v[i], a.v[i]);
+    return low;
+}
+TFM__BODY VB FN(flip)(VB a) { TFM__QUADS a.v[i] = wasm_v128_xor(a.v[i], wasm_i8x16_splat(-128)); return a; }
+TFM__BODY VI FN(byte)(VB a, int j) {
+    VI r;
+    TFM__QUADS r.v[i] = wasm_v128_and(wasm_u32x4_shr(a.v[i], (uint32_t)(8 * j)), wasm_i32x4_splat(255));
+    return r;
+}
+TFM__BODY v128_t FN(join)(v128_t low, v128_t high) { /* sums of neighbours: low's, then high's */
+    return wasm_i32x4_add(wasm_i32x4_shuffle(low, high, 0, 2, 4, 6), wasm_i32x4_shuffle(low, high, 1, 3, 5, 7));
+}
+/* Products are summed in int16 while `deep` of them fit (15 * 127 * 8 = 15240), then in pairs in int32. */
+TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
+    const int most = bits == 8 ? 2 : bits == 6 ? 4 : 8, deep = most < n ? most : n; /* divides n */
+    VI low = FN(iset)(0), high = low;                                               /* rows 0, 1 and 2, 3 of each 4 */
+    TFM__UNROLL
+    for (int g0 = 0; g0 < n; g0 += deep) {
+        VI a = FN(iset)(0), b = a;
+        TFM__UNROLL
+        for (int d = 0; d < deep; d++) {
+            const v128_t v = wasm_v128_load32_splat(x + 4 * (g0 + d));
+            TFM__QUADS {
+                a.v[i] = wasm_i16x8_add(a.v[i], wasm_i16x8_extmul_low_i8x16(c[g0 + d].v[i], v));
+                b.v[i] = wasm_i16x8_add(b.v[i], wasm_i16x8_extmul_high_i8x16(c[g0 + d].v[i], v));
+            }
+        }
+        TFM__QUADS {
+            low.v[i] = wasm_i32x4_add(low.v[i], wasm_i32x4_extadd_pairwise_i16x8(a.v[i]));
+            high.v[i] = wasm_i32x4_add(high.v[i], wasm_i32x4_extadd_pairwise_i16x8(b.v[i]));
+        }
+    }
+    TFM__QUADS acc.v[i] = wasm_i32x4_add(acc.v[i], FN(join)(low.v[i], high.v[i]));
+    return acc;
+}
+TFM__BODY VI FN(pairs)(VI low, VI high) {
+    TFM__QUADS {
+        low.v[i] = wasm_v128_or(wasm_v128_and(low.v[i], wasm_i32x4_splat(0xffff)), wasm_i32x4_shl(high.v[i], 16));
+    }
+    return low;
+}
+TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
+    const v128_t two = wasm_v128_load32_splat(s);
+    TFM__QUADS acc.v[i] = wasm_i32x4_add(acc.v[i], wasm_i32x4_dot_i16x8(pairs.v[i], two));
     return acc;
 }
 #undef TFM__QUADS
