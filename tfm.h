@@ -239,7 +239,12 @@ TFM_API tfm_result tfm_pack(int32_t dst_type, void *dst, int32_t src_type, const
 TFM_API void tfm_tensor_row(const tfm_tensor *t, int64_t row, float *out);
 
 /* Instruction sets. AUTO = the widest that this build has and this CPU and its system can run. */
-enum { TFM_ISA_AUTO = 0, TFM_ISA_SCALAR = 1, TFM_ISA_AVX2 = 2, TFM_ISA_AVX512 = 3 };
+enum {
+    TFM_ISA_AUTO = 0, TFM_ISA_SCALAR = 1, TFM_ISA_AVX2 = 2, TFM_ISA_AVX512 = 3,
+    TFM_ISA_NEON = 4,    /* AArch64 */
+    TFM_ISA_NEONDOT = 5, /* and its dot product of bytes */
+    TFM_ISA_WASM = 6     /* SIMD128; chosen when compiling, a module runs whole or not at all */
+};
 
 enum { /* activations; GLU forms multiply act(gate) by up */
     TFM_ACT_NONE = 0, TFM_ACT_RELU = 1, TFM_ACT_RELU2 = 2, TFM_ACT_GELU_ERF = 3, TFM_ACT_GELU_TANH = 4,
@@ -284,10 +289,11 @@ typedef struct tfm_attention_args {
 
 /* The kernels of one instruction set: pure functions on arrays, no allocation, no threads. n counts elements unless said
    otherwise; out may equal x. All passes hold 16 logical lanes and reduce them in one fixed tree, so norms, softmax and
-   activations agree bit for bit between AVX2 and AVX-512, and scalar differs only where `madd` is not fused. */
+   activations agree bit for bit between AVX2, AVX-512 and NEON, and between scalar and WASM, which differ from
+   those only where `madd` is not fused. */
 typedef struct tfm_kernels {
     int32_t isa;
-    const char *name; /* "scalar", "avx2", "avx512" */
+    const char *name; /* as tfm_isa_name */
     /* out = x / sqrt(mean(x^2) + eps) * (offset + w); w NULL: no weight. arXiv:1910.07467; offset 1 is Gemma's (1+w). */
     void (*rmsnorm)(float *out, const float *x, const float *w, float offset, float eps, int64_t n);
     /* out = (x - mean) / sqrt(var + eps) * (offset + w) + b; w, b may be NULL. arXiv:1607.06450 */
@@ -315,7 +321,7 @@ typedef struct tfm_kernels {
 TFM_API const tfm_kernels *tfm_kernels_for(int32_t isa);
 /* The i-th instruction set this build has (0, 1, ...) as its id, runnable or not; 0 past the end. */
 TFM_API int32_t tfm_isa_list(int i);
-TFM_API const char *tfm_isa_name(int32_t isa); /* "auto", "scalar", "avx2", "avx512"; NULL for an unknown id */
+TFM_API const char *tfm_isa_name(int32_t isa); /* "auto", "scalar", "avx2" ...; NULL for an unknown id */
 
 /* The plain functions: the same kernels with the instruction set that the compiler's flags allow (no detection). */
 TFM_API void tfm_rmsnorm(float *out, const float *x, const float *w, float offset, float eps, int64_t n);
@@ -5628,6 +5634,9 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
 #define TFM__PASS_SCALAR 1
 #define TFM__PASS_AVX2 2
 #define TFM__PASS_AVX512 3
+#define TFM__PASS_NEON 4
+#define TFM__PASS_NEONDOT 5
+#define TFM__PASS_WASM 6
 
 #if !defined(TFM_NO_SIMD) && !defined(__TINYC__) && (defined(__x86_64__) || defined(_M_X64))
 #if !defined(TFM_NO_AVX2)
@@ -5636,6 +5645,25 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
 #if !defined(TFM_NO_AVX512)
 #define TFM__HAS_AVX512 1
 #endif
+#endif
+
+/* NEON is part of AArch64. Its dot product is chosen at run time on Linux, elsewhere by the compiler's flags; gcc cannot
+   add it to flags that have cryptography without it, and clang before 16 not to any. */
+#if !defined(TFM_NO_SIMD) && defined(__aarch64__) && defined(__GNUC__) && !defined(__TINYC__) && !TFM__BIG_ENDIAN
+#define TFM__HAS_NEON 1
+#if defined(__ARM_FEATURE_DOTPROD)
+#define TFM__HAS_NEONDOT 1
+#elif defined(__linux__) && (defined(__clang__) ? __clang_major__ >= 16 : !defined(__ARM_FEATURE_CRYPTO))
+#define TFM__HAS_NEONDOT 1
+#define TFM__ASK_NEONDOT 1
+#include <sys/auxv.h>
+#endif
+#include <arm_neon.h>
+#endif
+
+#if !defined(TFM_NO_SIMD) && defined(__wasm_simd128__)
+#define TFM__HAS_WASM 1
+#include <wasm_simd128.h>
 #endif
 
 #if defined(TFM__HAS_AVX2) || defined(TFM__HAS_AVX512)
@@ -5704,6 +5732,45 @@ typedef void (*tfm__strips_fn)(const tfm_matmul_args *a, int64_t strip0, int64_t
 #endif
 #endif
 
+#ifdef TFM__HAS_NEON
+#if !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+#endif
+#define TFM__PASS TFM__PASS_NEON
+#include TFM_SELF
+#undef TFM__PASS
+#if !defined(__clang__)
+#pragma GCC pop_options
+#endif
+#endif
+
+#ifdef TFM__HAS_NEONDOT
+#if !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+#ifdef TFM__ASK_NEONDOT
+#pragma GCC target("arch=armv8.2-a+dotprod")
+#endif
+#elif defined(TFM__ASK_NEONDOT)
+#pragma clang attribute push(__attribute__((target("arch=armv8.2-a+dotprod"))), apply_to = function)
+#endif
+#define TFM__PASS TFM__PASS_NEONDOT
+#include TFM_SELF
+#undef TFM__PASS
+#if !defined(__clang__)
+#pragma GCC pop_options
+#elif defined(TFM__ASK_NEONDOT)
+#pragma clang attribute pop
+#endif
+#endif
+
+#ifdef TFM__HAS_WASM
+#define TFM__PASS TFM__PASS_WASM
+#include TFM_SELF
+#undef TFM__PASS
+#endif
+
 /* --- what this CPU and its operating system can run --------------------------------------------------------------- */
 
 #if defined(TFM__HAS_AVX2) || defined(TFM__HAS_AVX512)
@@ -5728,25 +5795,39 @@ static uint32_t tfm__xcr0(void) {
 #endif
 }
 
-/* The widest of the x86 passes that can run. */
-static int32_t tfm__cpu_isa(void) {
-    uint32_t r[4];
+/* The instruction sets that can run, a bit each. */
+static uint32_t tfm__cpu_isas(void) {
+    uint32_t r[4], isas = 1u << TFM_ISA_SCALAR;
     const uint32_t need1 = 1u << 12 | 1u << 27 | 1u << 28 | 1u << 29; /* FMA, OSXSAVE, AVX, F16C */
     const uint32_t need7 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* AVX-512 F, DQ, BW, VL */
     tfm__cpuid(0, r);
-    if (r[0] < 7) return TFM_ISA_SCALAR;
+    if (r[0] < 7) return isas;
     tfm__cpuid(1, r);
-    if ((r[2] & need1) != need1) return TFM_ISA_SCALAR;
+    if ((r[2] & need1) != need1) return isas;
     const uint32_t saved = tfm__xcr0();
     tfm__cpuid(7, r);
-    if (!(r[1] & 1u << 5) || (saved & 6) != 6) return TFM_ISA_SCALAR;
-    return (r[1] & need7) == need7 && (r[2] & 1u << 11) && (saved & 0xe6) == 0xe6 ? TFM_ISA_AVX512 : TFM_ISA_AVX2;
+    if (!(r[1] & 1u << 5) || (saved & 6) != 6) return isas;
+    isas |= 1u << TFM_ISA_AVX2;
+    if ((r[1] & need7) == need7 && (r[2] & 1u << 11) && (saved & 0xe6) == 0xe6) isas |= 1u << TFM_ISA_AVX512;
+    return isas;
 }
+#elif defined(TFM__HAS_NEON)
+static uint32_t tfm__cpu_isas(void) {
+    uint32_t isas = 1u << TFM_ISA_SCALAR | 1u << TFM_ISA_NEON;
+#if defined(TFM__ASK_NEONDOT)
+    if (getauxval(AT_HWCAP) & 1u << 20) isas |= 1u << TFM_ISA_NEONDOT;
+#elif defined(TFM__HAS_NEONDOT)
+    isas |= 1u << TFM_ISA_NEONDOT;
+#endif
+    return isas;
+}
+#elif defined(TFM__HAS_WASM)
+static uint32_t tfm__cpu_isas(void) { return 1u << TFM_ISA_SCALAR | 1u << TFM_ISA_WASM; }
 #else
-static int32_t tfm__cpu_isa(void) { return TFM_ISA_SCALAR; }
+static uint32_t tfm__cpu_isas(void) { return 1u << TFM_ISA_SCALAR; }
 #endif
 
-/* The passes of this build, narrowest first; a CPU that runs one runs those before it. */
+/* The passes of this build; AUTO takes the last that can run. */
 static const tfm_kernels *const tfm__passes[] = {
     &tfm__kernels_scalar,
 #ifdef TFM__HAS_AVX2
@@ -5755,13 +5836,23 @@ static const tfm_kernels *const tfm__passes[] = {
 #ifdef TFM__HAS_AVX512
     &tfm__kernels_avx512,
 #endif
+#ifdef TFM__HAS_NEON
+    &tfm__kernels_neon,
+#endif
+#ifdef TFM__HAS_NEONDOT
+    &tfm__kernels_neondot,
+#endif
+#ifdef TFM__HAS_WASM
+    &tfm__kernels_wasm,
+#endif
 };
 enum { TFM__N_PASSES = (int)(sizeof tfm__passes / sizeof tfm__passes[0]) };
 
 TFM_API const tfm_kernels *tfm_kernels_for(int32_t isa) {
-    const int32_t limit = tfm__cpu_isa();
+    const uint32_t isas = tfm__cpu_isas();
     for (int i = TFM__N_PASSES - 1; i >= 0; i--) {
-        if (tfm__passes[i]->isa <= limit && (isa == TFM_ISA_AUTO || isa == tfm__passes[i]->isa)) return tfm__passes[i];
+        const int32_t id = tfm__passes[i]->isa;
+        if ((isas >> id & 1) && (isa == TFM_ISA_AUTO || isa == id)) return tfm__passes[i];
     }
     return NULL;
 }
@@ -5769,7 +5860,7 @@ TFM_API const tfm_kernels *tfm_kernels_for(int32_t isa) {
 TFM_API int32_t tfm_isa_list(int i) { return i >= 0 && i < TFM__N_PASSES ? tfm__passes[i]->isa : 0; }
 
 TFM_API const char *tfm_isa_name(int32_t isa) {
-    static const char *const names[] = { "auto", "scalar", "avx2", "avx512" };
+    static const char *const names[] = { "auto", "scalar", "avx2", "avx512", "neon", "neondot", "wasm" };
     return isa >= 0 && isa < (int32_t)(sizeof names / sizeof names[0]) ? names[isa] : NULL;
 }
 
@@ -5780,6 +5871,12 @@ TFM_API const char *tfm_isa_name(int32_t isa) {
 #define TFM__PLAIN tfm__kernels_avx512
 #elif defined(TFM__HAS_AVX2) && defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #define TFM__PLAIN tfm__kernels_avx2
+#elif defined(TFM__HAS_NEONDOT) && defined(__ARM_FEATURE_DOTPROD)
+#define TFM__PLAIN tfm__kernels_neondot
+#elif defined(TFM__HAS_NEON)
+#define TFM__PLAIN tfm__kernels_neon
+#elif defined(TFM__HAS_WASM)
+#define TFM__PLAIN tfm__kernels_wasm
 #else
 #define TFM__PLAIN tfm__kernels_scalar
 #endif
@@ -5904,7 +6001,7 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
 #ifdef TFM__PASS
 /* ====================================================================================================================
    [C] KERNELS: compiled once per instruction set
-   First the primitives of this pass: a vector is always 16 lanes (one, two or no registers), reduced in one fixed tree,
+   First the primitives of this pass: a vector is always 16 lanes (one to four registers or none), reduced in one fixed tree,
    so passes give the same bits wherever madd is not involved. Then the kernels, written once over them.
      VF  16 float32     VI  16 int32     VB  64 bytes: 4 inputs of 16 rows, byte 4*row + j
    ================================================================================================================= */
@@ -6381,6 +6478,391 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
     memcpy(&two, s, 4);
     return _mm512_dpwssd_epi32(acc, pairs, _mm512_set1_epi32(two));
 }
+
+#elif TFM__PASS == TFM__PASS_NEON || TFM__PASS == TFM__PASS_NEONDOT
+/* --- primitives, NEON of AArch64: four registers a vector; with the dot product of Armv8.2 in a pass of its own ---- */
+
+#if TFM__PASS == TFM__PASS_NEON
+#define FN(name) tfm__##name##_neon
+#define TFM__PASS_ISA TFM_ISA_NEON
+#define TFM__PASS_NAME "neon"
+#else
+#define FN(name) tfm__##name##_neondot
+#define TFM__PASS_ISA TFM_ISA_NEONDOT
+#define TFM__PASS_NAME "neondot"
+#endif
+#define TFM__TOKENS 4
+#define TFM__STRIPS 1
+#define TFM__FLIP 0
+
+typedef struct FN(vf) { float32x4_t v[4]; } FN(vf);
+typedef struct FN(vi) { int32x4_t v[4]; } FN(vi);
+typedef struct FN(vb) { uint8x16_t v[4]; } FN(vb);
+#define VF FN(vf)
+#define VI FN(vi)
+#define VB FN(vb)
+#define TFM__QUADS TFM__UNROLL for (int i = 0; i < 4; i++)
+
+TFM__BODY VF FN(set)(float x) { VF r; TFM__QUADS r.v[i] = vdupq_n_f32(x); return r; }
+TFM__BODY VF FN(load)(const float *p) { VF r; TFM__QUADS r.v[i] = vld1q_f32(p + 4 * i); return r; }
+TFM__BODY void FN(store)(float *p, VF a) { TFM__QUADS vst1q_f32(p + 4 * i, a.v[i]); }
+TFM__BODY VF FN(load_n)(const float *p, int n, float fill) {
+    float x[16];
+    for (int i = 0; i < 16; i++) x[i] = i < n ? p[i] : fill;
+    return FN(load)(x);
+}
+TFM__BODY void FN(store_n)(float *p, VF a, int n) {
+    float x[16];
+    FN(store)(x, a);
+    memcpy(p, x, 4 * (size_t)n);
+}
+TFM__BODY uint16x8_t FN(halves)(const uint8_t *p) { return vreinterpretq_u16_u8(vld1q_u8(p)); } /* at any address */
+TFM__BODY float32x4_t FN(widen_f16)(uint16x4_t h) { return vcvt_f32_f16(vreinterpret_f16_u16(h)); }
+TFM__BODY VF FN(load_f16)(const uint8_t *p) {
+    const uint16x8_t a = FN(halves)(p), b = FN(halves)(p + 16);
+    VF r;
+    r.v[0] = FN(widen_f16)(vget_low_u16(a)), r.v[1] = FN(widen_f16)(vget_high_u16(a));
+    r.v[2] = FN(widen_f16)(vget_low_u16(b)), r.v[3] = FN(widen_f16)(vget_high_u16(b));
+    return r;
+}
+TFM__BODY void FN(store_f16)(uint8_t *p, VF a) { /* to nearest, ties to even */
+    TFM__QUADS vst1_u8(p + 8 * i, vreinterpret_u8_f16(vcvt_f16_f32(a.v[i])));
+}
+TFM__BODY VF FN(load_bf16)(const uint8_t *p) {
+    const uint16x8_t a = FN(halves)(p), b = FN(halves)(p + 16);
+    VF r;
+    r.v[0] = vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(a), 16));
+    r.v[1] = vreinterpretq_f32_u32(vshll_n_u16(vget_high_u16(a), 16));
+    r.v[2] = vreinterpretq_f32_u32(vshll_n_u16(vget_low_u16(b), 16));
+    r.v[3] = vreinterpretq_f32_u32(vshll_n_u16(vget_high_u16(b), 16));
+    return r;
+}
+TFM__BODY float FN(half)(uint16_t h) { return vgetq_lane_f32(FN(widen_f16)(vdup_n_u16(h)), 0); }
+TFM__BODY VF FN(add)(VF a, VF b) { TFM__QUADS a.v[i] = vaddq_f32(a.v[i], b.v[i]); return a; }
+TFM__BODY VF FN(sub)(VF a, VF b) { TFM__QUADS a.v[i] = vsubq_f32(a.v[i], b.v[i]); return a; }
+TFM__BODY VF FN(mul)(VF a, VF b) { TFM__QUADS a.v[i] = vmulq_f32(a.v[i], b.v[i]); return a; }
+TFM__BODY VF FN(div)(VF a, VF b) { TFM__QUADS a.v[i] = vdivq_f32(a.v[i], b.v[i]); return a; }
+TFM__BODY VF FN(madd)(VF a, VF b, VF c) { TFM__QUADS c.v[i] = vfmaq_f32(c.v[i], a.v[i], b.v[i]); return c; }
+TFM__BODY VF FN(nmadd)(VF a, VF b, VF c) { TFM__QUADS c.v[i] = vfmsq_f32(c.v[i], a.v[i], b.v[i]); return c; }
+/* fmax and fmin of this hardware treat NaN and zeros otherwise than "b if not greater", hence the comparisons */
+TFM__BODY float32x4_t FN(max4)(float32x4_t a, float32x4_t b) { return vbslq_f32(vcgtq_f32(a, b), a, b); }
+TFM__BODY VF FN(max)(VF a, VF b) { TFM__QUADS b.v[i] = FN(max4)(a.v[i], b.v[i]); return b; }
+TFM__BODY VF FN(min)(VF a, VF b) {
+    TFM__QUADS b.v[i] = vbslq_f32(vcltq_f32(a.v[i], b.v[i]), a.v[i], b.v[i]);
+    return b;
+}
+TFM__BODY VF FN(pick)(VF a, VF b, VF yes, VF no) {
+    TFM__QUADS no.v[i] = vbslq_f32(vcltq_f32(a.v[i], b.v[i]), yes.v[i], no.v[i]);
+    return no;
+}
+TFM__BODY VI FN(bits)(VF a) { VI r; TFM__QUADS r.v[i] = vreinterpretq_s32_f32(a.v[i]); return r; }
+TFM__BODY VF FN(from_bits)(VI a) { VF r; TFM__QUADS r.v[i] = vreinterpretq_f32_s32(a.v[i]); return r; }
+TFM__BODY VI FN(round)(VF a) { VI r; TFM__QUADS r.v[i] = vcvtnq_s32_f32(a.v[i]); return r; }
+TFM__BODY VF FN(to_float)(VI a) { VF r; TFM__QUADS r.v[i] = vcvtq_f32_s32(a.v[i]); return r; }
+TFM__BODY VI FN(iset)(int32_t x) { VI r; TFM__QUADS r.v[i] = vdupq_n_s32(x); return r; }
+TFM__BODY VI FN(iadd)(VI a, VI b) { TFM__QUADS a.v[i] = vaddq_s32(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(isub)(VI a, VI b) { TFM__QUADS a.v[i] = vsubq_s32(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(iand)(VI a, VI b) { TFM__QUADS a.v[i] = vandq_s32(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(ior)(VI a, VI b) { TFM__QUADS a.v[i] = vorrq_s32(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(imax)(VI a, VI b) { TFM__QUADS a.v[i] = vmaxq_s32(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(shift_left)(VI a, int n) { TFM__QUADS a.v[i] = vshlq_s32(a.v[i], vdupq_n_s32(n)); return a; }
+TFM__BODY VI FN(shift_right)(VI a, int n) { TFM__QUADS a.v[i] = vshlq_s32(a.v[i], vdupq_n_s32(-n)); return a; }
+TFM__BODY VI FN(from_16)(int16x8_t a, int16x8_t b) {
+    VI r;
+    r.v[0] = vmovl_s16(vget_low_s16(a)), r.v[1] = vmovl_s16(vget_high_s16(a));
+    r.v[2] = vmovl_s16(vget_low_s16(b)), r.v[3] = vmovl_s16(vget_high_s16(b));
+    return r;
+}
+TFM__BODY VI FN(load_i8)(const uint8_t *p) {
+    const int8x16_t b = vreinterpretq_s8_u8(vld1q_u8(p));
+    return FN(from_16)(vmovl_s8(vget_low_s8(b)), vmovl_s8(vget_high_s8(b)));
+}
+TFM__BODY VI FN(load_u8)(const uint8_t *p) {
+    const uint8x16_t b = vld1q_u8(p);
+    return FN(from_16)(vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(b))),
+                       vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(b))));
+}
+TFM__BODY void FN(store_i8)(int8_t *p, VI a) {
+    const int16x8_t low = vcombine_s16(vmovn_s32(a.v[0]), vmovn_s32(a.v[1]));
+    const int16x8_t high = vcombine_s16(vmovn_s32(a.v[2]), vmovn_s32(a.v[3]));
+    vst1q_s8(p, vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+}
+TFM__BODY float32x4_t FN(sum4)(VF a) { return vaddq_f32(vaddq_f32(a.v[0], a.v[2]), vaddq_f32(a.v[1], a.v[3])); }
+TFM__BODY float32x4_t FN(low2)(float32x4_t a, float32x4_t b) { return vcombine_f32(vget_low_f32(a), vget_low_f32(b)); }
+TFM__BODY float32x4_t FN(high2)(float32x4_t a, float32x4_t b) {
+    return vcombine_f32(vget_high_f32(a), vget_high_f32(b));
+}
+TFM__BODY VF FN(sum16)(const VF *a) { /* the tree of sum, 16 vectors at once */
+    VF r;
+    TFM__QUADS {
+        const float32x4_t p = FN(sum4)(a[4 * i]), q = FN(sum4)(a[4 * i + 1]);
+        const float32x4_t s = FN(sum4)(a[4 * i + 2]), t = FN(sum4)(a[4 * i + 3]);
+        r.v[i] = vpaddq_f32(vaddq_f32(FN(low2)(p, q), FN(high2)(p, q)), vaddq_f32(FN(low2)(s, t), FN(high2)(s, t)));
+    }
+    return r;
+}
+TFM__BODY float FN(sum)(VF a) {
+    const float32x4_t s = FN(sum4)(a);
+    return vpadds_f32(vadd_f32(vget_low_f32(s), vget_high_f32(s)));
+}
+TFM__BODY float FN(max_all)(VF a) {
+    float32x4_t m = FN(max4)(FN(max4)(a.v[0], a.v[2]), FN(max4)(a.v[1], a.v[3]));
+    m = FN(max4)(m, vextq_f32(m, m, 2));
+    return vgetq_lane_f32(FN(max4)(m, vextq_f32(m, m, 1)), 0);
+}
+TFM__BODY int32_t FN(isum)(VI a) {
+    return vaddvq_s32(vaddq_s32(vaddq_s32(a.v[0], a.v[1]), vaddq_s32(a.v[2], a.v[3])));
+}
+TFM__BODY int32_t FN(imax_all)(VI a) {
+    return vmaxvq_s32(vmaxq_s32(vmaxq_s32(a.v[0], a.v[1]), vmaxq_s32(a.v[2], a.v[3])));
+}
+TFM__BODY VB FN(bload)(const uint8_t *p) { VB r; TFM__QUADS r.v[i] = vld1q_u8(p + 16 * i); return r; }
+TFM__BODY VB FN(field)(VB a, int shift, int mask) { /* negative: to the left */
+    TFM__QUADS a.v[i] = vandq_u8(vshlq_u8(a.v[i], vdupq_n_s8((int8_t)-shift)), vdupq_n_u8((uint8_t)mask));
+    return a;
+}
+TFM__BODY VB FN(merge)(VB low, VB a, int shift, int mask, int up) {
+    a = FN(field)(a, shift - up, mask << up);
+    TFM__QUADS low.v[i] = vorrq_u8(low.v[i], a.v[i]);
+    return low;
+}
+TFM__BODY VB FN(flip)(VB a) { TFM__QUADS a.v[i] = veorq_u8(a.v[i], vdupq_n_u8(0x80)); return a; }
+TFM__BODY VI FN(byte)(VB a, int j) {
+    VI r;
+    TFM__QUADS {
+        const uint32x4_t lane = vshlq_u32(vreinterpretq_u32_u8(a.v[i]), vdupq_n_s32(-8 * j));
+        r.v[i] = vreinterpretq_s32_u32(vandq_u32(lane, vdupq_n_u32(255)));
+    }
+    return r;
+}
+TFM__BODY int8x16_t FN(four)(const void *p) { /* 4 bytes, in every lane */
+    int32_t bytes;
+    memcpy(&bytes, p, 4);
+    return vreinterpretq_s8_s32(vdupq_n_s32(bytes));
+}
+#if TFM__PASS == TFM__PASS_NEONDOT
+TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
+    (void)bits;
+    TFM__UNROLL
+    for (int g = 0; g < n; g++) {
+        const int8x16_t v = FN(four)(x + 4 * g);
+        TFM__QUADS acc.v[i] = vdotq_s32(acc.v[i], vreinterpretq_s8_u8(c[g].v[i]), v);
+    }
+    return acc;
+}
+#else
+/* Products are summed in int16 while `deep` of them fit (15 * 127 * 8 = 15240), then in pairs in int32. */
+TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
+    const int most = bits == 8 ? 2 : bits == 6 ? 4 : 8, deep = most < n ? most : n; /* divides n */
+    VI low = FN(iset)(0), high = low;                                               /* rows 0, 1 and 2, 3 of each 4 */
+    TFM__UNROLL
+    for (int g0 = 0; g0 < n; g0 += deep) {
+        int16x8_t a[4], b[4];
+        TFM__UNROLL
+        for (int d = 0; d < deep; d++) {
+            const int8x16_t v = FN(four)(x + 4 * (g0 + d));
+            TFM__QUADS {
+                const int8x16_t q = vreinterpretq_s8_u8(c[g0 + d].v[i]);
+                a[i] = d ? vmlal_s8(a[i], vget_low_s8(q), vget_low_s8(v)) : vmull_s8(vget_low_s8(q), vget_low_s8(v));
+                b[i] = d ? vmlal_high_s8(b[i], q, v) : vmull_high_s8(q, v);
+            }
+        }
+        TFM__QUADS low.v[i] = vpadalq_s16(low.v[i], a[i]), high.v[i] = vpadalq_s16(high.v[i], b[i]);
+    }
+    TFM__QUADS acc.v[i] = vaddq_s32(acc.v[i], vpaddq_s32(low.v[i], high.v[i]));
+    return acc;
+}
+#endif
+TFM__BODY VI FN(pairs)(VI low, VI high) { TFM__QUADS low.v[i] = vsliq_n_s32(low.v[i], high.v[i], 16); return low; }
+TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
+    const int16x8_t two = vreinterpretq_s16_s8(FN(four)(s));
+    TFM__QUADS {
+        const int16x8_t p = vreinterpretq_s16_s32(pairs.v[i]);
+        const int32x4_t a = vmull_s16(vget_low_s16(p), vget_low_s16(two)), b = vmull_high_s16(p, two);
+        acc.v[i] = vaddq_s32(acc.v[i], vpaddq_s32(a, b));
+    }
+    return acc;
+}
+#undef TFM__QUADS
+
+#elif TFM__PASS == TFM__PASS_WASM
+/* --- primitives, WebAssembly SIMD128: four registers a vector; madd rounds twice, as in the scalar pass ------------ */
+
+#define FN(name) tfm__##name##_wasm
+#define TFM__PASS_ISA TFM_ISA_WASM
+#define TFM__PASS_NAME "wasm"
+#define TFM__TOKENS 4
+#define TFM__STRIPS 1
+#define TFM__FLIP 0
+
+typedef struct FN(vf) { v128_t v[4]; } FN(vf);
+typedef struct FN(vi) { v128_t v[4]; } FN(vi);
+typedef struct FN(vb) { v128_t v[4]; } FN(vb);
+#define VF FN(vf)
+#define VI FN(vi)
+#define VB FN(vb)
+#define TFM__QUADS TFM__UNROLL for (int i = 0; i < 4; i++)
+
+TFM__BODY VF FN(set)(float x) { VF r; TFM__QUADS r.v[i] = wasm_f32x4_splat(x); return r; }
+TFM__BODY VF FN(load)(const float *p) { VF r; TFM__QUADS r.v[i] = wasm_v128_load(p + 4 * i); return r; }
+TFM__BODY void FN(store)(float *p, VF a) { TFM__QUADS wasm_v128_store(p + 4 * i, a.v[i]); }
+TFM__BODY VF FN(load_n)(const float *p, int n, float fill) {
+    float x[16];
+    for (int i = 0; i < 16; i++) x[i] = i < n ? p[i] : fill;
+    return FN(load)(x);
+}
+TFM__BODY void FN(store_n)(float *p, VF a, int n) {
+    float x[16];
+    FN(store)(x, a);
+    memcpy(p, x, 4 * (size_t)n);
+}
+TFM__BODY VF FN(load_f16)(const uint8_t *p) { /* the exponent moved by 112 is exact, subnormals included */
+    VF r;
+    TFM__QUADS {
+        const v128_t h = wasm_u32x4_load16x4(p + 8 * i), magnitude = wasm_v128_and(h, wasm_i32x4_splat(0x7fff));
+        const v128_t big = wasm_i32x4_gt(magnitude, wasm_i32x4_splat(0x7bff)); /* infinity, NaN */
+        v128_t v = wasm_f32x4_mul(wasm_i32x4_shl(magnitude, 13), wasm_f32x4_splat(5.192296858534828e33f));
+        v = wasm_v128_or(v, wasm_v128_and(big, wasm_i32x4_splat(0x7f800000)));
+        r.v[i] = wasm_v128_or(v, wasm_i32x4_shl(wasm_v128_xor(h, magnitude), 16));
+    }
+    return r;
+}
+TFM__BODY void FN(store_f16)(uint8_t *p, VF a) {
+    float x[16];
+    uint16_t h[16];
+    FN(store)(x, a);
+    for (int i = 0; i < 16; i++) h[i] = tfm__f32_to_f16(x[i]);
+    memcpy(p, h, 32);
+}
+TFM__BODY VF FN(load_bf16)(const uint8_t *p) {
+    VF r;
+    TFM__QUADS r.v[i] = wasm_i32x4_shl(wasm_u32x4_load16x4(p + 8 * i), 16);
+    return r;
+}
+TFM__BODY float FN(half)(uint16_t h) { return tfm__f16_to_f32(h); }
+TFM__BODY VF FN(add)(VF a, VF b) { TFM__QUADS a.v[i] = wasm_f32x4_add(a.v[i], b.v[i]); return a; }
+TFM__BODY VF FN(sub)(VF a, VF b) { TFM__QUADS a.v[i] = wasm_f32x4_sub(a.v[i], b.v[i]); return a; }
+TFM__BODY VF FN(mul)(VF a, VF b) { TFM__QUADS a.v[i] = wasm_f32x4_mul(a.v[i], b.v[i]); return a; }
+TFM__BODY VF FN(div)(VF a, VF b) { TFM__QUADS a.v[i] = wasm_f32x4_div(a.v[i], b.v[i]); return a; }
+TFM__BODY VF FN(madd)(VF a, VF b, VF c) { return FN(add)(c, FN(mul)(a, b)); }
+TFM__BODY VF FN(nmadd)(VF a, VF b, VF c) { return FN(sub)(c, FN(mul)(a, b)); }
+/* pmax(b, a) is b < a ? a : b, pmin(b, a) is a < b ? a : b */
+TFM__BODY VF FN(max)(VF a, VF b) { TFM__QUADS a.v[i] = wasm_f32x4_pmax(b.v[i], a.v[i]); return a; }
+TFM__BODY VF FN(min)(VF a, VF b) { TFM__QUADS a.v[i] = wasm_f32x4_pmin(b.v[i], a.v[i]); return a; }
+TFM__BODY VF FN(pick)(VF a, VF b, VF yes, VF no) {
+    TFM__QUADS a.v[i] = wasm_v128_bitselect(yes.v[i], no.v[i], wasm_f32x4_lt(a.v[i], b.v[i]));
+    return a;
+}
+TFM__BODY VI FN(bits)(VF a) { VI r; TFM__QUADS r.v[i] = a.v[i]; return r; }
+TFM__BODY VF FN(from_bits)(VI a) { VF r; TFM__QUADS r.v[i] = a.v[i]; return r; }
+TFM__BODY VI FN(iset)(int32_t x) { VI r; TFM__QUADS r.v[i] = wasm_i32x4_splat(x); return r; }
+TFM__BODY VI FN(iadd)(VI a, VI b) { TFM__QUADS a.v[i] = wasm_i32x4_add(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(isub)(VI a, VI b) { TFM__QUADS a.v[i] = wasm_i32x4_sub(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(iand)(VI a, VI b) { TFM__QUADS a.v[i] = wasm_v128_and(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(ior)(VI a, VI b) { TFM__QUADS a.v[i] = wasm_v128_or(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(imax)(VI a, VI b) { TFM__QUADS a.v[i] = wasm_i32x4_max(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(shift_left)(VI a, int n) { TFM__QUADS a.v[i] = wasm_i32x4_shl(a.v[i], (uint32_t)n); return a; }
+TFM__BODY VI FN(shift_right)(VI a, int n) { TFM__QUADS a.v[i] = wasm_i32x4_shr(a.v[i], (uint32_t)n); return a; }
+TFM__BODY VI FN(round)(VF a) { /* as in the scalar pass */
+    return FN(isub)(FN(bits)(FN(add)(a, FN(set)(12582912.0f))), FN(iset)(0x4b400000));
+}
+TFM__BODY VF FN(to_float)(VI a) { VF r; TFM__QUADS r.v[i] = wasm_f32x4_convert_i32x4(a.v[i]); return r; }
+TFM__BODY VI FN(load_i8)(const uint8_t *p) {
+    VI r;
+    TFM__QUADS r.v[i] = wasm_i32x4_extend_low_i16x8(wasm_i16x8_extend_low_i8x16(wasm_v128_load32_zero(p + 4 * i)));
+    return r;
+}
+TFM__BODY VI FN(load_u8)(const uint8_t *p) {
+    VI r;
+    TFM__QUADS r.v[i] = wasm_u32x4_extend_low_u16x8(wasm_u16x8_extend_low_u8x16(wasm_v128_load32_zero(p + 4 * i)));
+    return r;
+}
+TFM__BODY void FN(store_i8)(int8_t *p, VI a) {
+    wasm_v128_store(p, wasm_i8x16_narrow_i16x8(wasm_i16x8_narrow_i32x4(a.v[0], a.v[1]),
+                                               wasm_i16x8_narrow_i32x4(a.v[2], a.v[3])));
+}
+TFM__BODY float FN(sum)(VF a) {
+    v128_t s = wasm_f32x4_add(wasm_f32x4_add(a.v[0], a.v[2]), wasm_f32x4_add(a.v[1], a.v[3]));
+    s = wasm_f32x4_add(s, wasm_i32x4_shuffle(s, s, 2, 3, 2, 3));
+    return wasm_f32x4_extract_lane(s, 0) + wasm_f32x4_extract_lane(s, 1);
+}
+TFM__BODY float FN(max_all)(VF a) {
+    v128_t m = wasm_f32x4_pmax(wasm_f32x4_pmax(a.v[3], a.v[1]), wasm_f32x4_pmax(a.v[2], a.v[0]));
+    m = wasm_f32x4_pmax(wasm_i32x4_shuffle(m, m, 2, 3, 2, 3), m);
+    return wasm_f32x4_extract_lane(wasm_f32x4_pmax(wasm_i32x4_shuffle(m, m, 1, 1, 1, 1), m), 0);
+}
+TFM__BODY VF FN(sum16)(const VF *a) {
+    float x[16];
+    for (int i = 0; i < 16; i++) x[i] = FN(sum)(a[i]);
+    return FN(load)(x);
+}
+TFM__BODY int32_t FN(isum)(VI a) {
+    const v128_t s = wasm_i32x4_add(wasm_i32x4_add(a.v[0], a.v[1]), wasm_i32x4_add(a.v[2], a.v[3]));
+    return wasm_i32x4_extract_lane(s, 0) + wasm_i32x4_extract_lane(s, 1) + wasm_i32x4_extract_lane(s, 2) +
+           wasm_i32x4_extract_lane(s, 3);
+}
+TFM__BODY int32_t FN(imax_all)(VI a) {
+    v128_t m = wasm_i32x4_max(wasm_i32x4_max(a.v[0], a.v[1]), wasm_i32x4_max(a.v[2], a.v[3]));
+    m = wasm_i32x4_max(m, wasm_i32x4_shuffle(m, m, 2, 3, 0, 1));
+    return wasm_i32x4_extract_lane(wasm_i32x4_max(m, wasm_i32x4_shuffle(m, m, 1, 0, 3, 2)), 0);
+}
+TFM__BODY VB FN(bload)(const uint8_t *p) { VB r; TFM__QUADS r.v[i] = wasm_v128_load(p + 16 * i); return r; }
+TFM__BODY VB FN(field)(VB a, int shift, int mask) { /* negative: to the left */
+    TFM__QUADS {
+        const v128_t v = shift < 0 ? wasm_i8x16_shl(a.v[i], (uint32_t)-shift) : wasm_u8x16_shr(a.v[i], (uint32_t)shift);
+        a.v[i] = wasm_v128_and(v, wasm_i8x16_splat((int8_t)mask));
+    }
+    return a;
+}
+TFM__BODY VB FN(merge)(VB low, VB a, int shift, int mask, int up) {
+    a = FN(field)(a, shift - up, mask << up);
+    TFM__QUADS low.v[i] = wasm_v128_or(low.v[i], a.v[i]);
+    return low;
+}
+TFM__BODY VB FN(flip)(VB a) { TFM__QUADS a.v[i] = wasm_v128_xor(a.v[i], wasm_i8x16_splat(-128)); return a; }
+TFM__BODY VI FN(byte)(VB a, int j) {
+    VI r;
+    TFM__QUADS r.v[i] = wasm_v128_and(wasm_u32x4_shr(a.v[i], (uint32_t)(8 * j)), wasm_i32x4_splat(255));
+    return r;
+}
+TFM__BODY v128_t FN(join)(v128_t low, v128_t high) { /* sums of neighbours: low's, then high's */
+    return wasm_i32x4_add(wasm_i32x4_shuffle(low, high, 0, 2, 4, 6), wasm_i32x4_shuffle(low, high, 1, 3, 5, 7));
+}
+/* Products are summed in int16 while `deep` of them fit (15 * 127 * 8 = 15240), then in pairs in int32. */
+TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
+    const int most = bits == 8 ? 2 : bits == 6 ? 4 : 8, deep = most < n ? most : n; /* divides n */
+    VI low = FN(iset)(0), high = low;                                               /* rows 0, 1 and 2, 3 of each 4 */
+    TFM__UNROLL
+    for (int g0 = 0; g0 < n; g0 += deep) {
+        VI a = FN(iset)(0), b = a;
+        TFM__UNROLL
+        for (int d = 0; d < deep; d++) {
+            const v128_t v = wasm_v128_load32_splat(x + 4 * (g0 + d));
+            TFM__QUADS {
+                a.v[i] = wasm_i16x8_add(a.v[i], wasm_i16x8_extmul_low_i8x16(c[g0 + d].v[i], v));
+                b.v[i] = wasm_i16x8_add(b.v[i], wasm_i16x8_extmul_high_i8x16(c[g0 + d].v[i], v));
+            }
+        }
+        TFM__QUADS {
+            low.v[i] = wasm_i32x4_add(low.v[i], wasm_i32x4_extadd_pairwise_i16x8(a.v[i]));
+            high.v[i] = wasm_i32x4_add(high.v[i], wasm_i32x4_extadd_pairwise_i16x8(b.v[i]));
+        }
+    }
+    TFM__QUADS acc.v[i] = wasm_i32x4_add(acc.v[i], FN(join)(low.v[i], high.v[i]));
+    return acc;
+}
+TFM__BODY VI FN(pairs)(VI low, VI high) {
+    TFM__QUADS {
+        low.v[i] = wasm_v128_or(wasm_v128_and(low.v[i], wasm_i32x4_splat(0xffff)), wasm_i32x4_shl(high.v[i], 16));
+    }
+    return low;
+}
+TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
+    const v128_t two = wasm_v128_load32_splat(s);
+    TFM__QUADS acc.v[i] = wasm_i32x4_add(acc.v[i], wasm_i32x4_dot_i16x8(pairs.v[i], two));
+    return acc;
+}
+#undef TFM__QUADS
 #endif
 
 /* ====================================================================================================================
