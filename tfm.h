@@ -275,7 +275,9 @@ typedef struct tfm_matmul_args {
    Cache: k and v are [n_kv_heads][length][head_dim] of kv_type (F32, F16, BF16, Q8_0); position p lies in slot
    p % length. Query t stands at position pos + t and sees positions (p - window, p] (window 0: [0, p]); the keys of all
    n queries are in the cache already. Scores: scale * q.k, then softcap (if > 0), then mask, then softmax.
-   Online softmax over blocks of 64 positions aligned to absolute positions (the same bits however it is cut). */
+   With slopes, the score of query t and position j gets slopes[head] * (j - (pos + t)) added after the cap (ALiBi,
+   arXiv:2108.12409). Online softmax over blocks of 64 positions aligned to absolute positions (the same bits however it
+   is cut). */
 typedef struct tfm_attention_args {
     float *out;           /* [n][n_heads * head_dim] */
     const float *q;       /* [n][n_heads * head_dim] */
@@ -285,6 +287,7 @@ typedef struct tfm_attention_args {
     int64_t pos, length;
     int64_t window;
     float scale, softcap;
+    const float *slopes;  /* [n_heads] or NULL */
 } tfm_attention_args;
 
 /* The kernels of one instruction set: pure functions on arrays, no allocation, no threads. n counts elements unless said
@@ -375,11 +378,14 @@ enum { TFM_RESIDUAL_SEQUENTIAL = 0, TFM_RESIDUAL_PARALLEL_1 = 1, TFM_RESIDUAL_PA
 
 enum { TFM_ATTN_PLAIN = 0 };                       /* later: latent, index selection, compression, none */
 enum { TFM_MASK_CAUSAL = 0 };                      /* later: symmetric, chunked, strided, fixed */
-enum { TFM_QKNORM_NONE = 0, TFM_QKNORM_HEAD = 1, TFM_QKNORM_FULL = 2 }; /* weight [head_dim], or over the whole width */
+/* Norms of q and k: per head with one weight [head_dim]; over the whole width; per head, each with its own weight. */
+enum { TFM_QKNORM_NONE = 0, TFM_QKNORM_HEAD = 1, TFM_QKNORM_FULL = 2, TFM_QKNORM_HEADS = 3 };
+enum { TFM_ALIBI_NONE = 0, TFM_ALIBI_SLOPES = 1 }; /* slopes are the tensor TFM_ROLE_SLOPES */
 enum { TFM_FFN_DENSE = 0 };                        /* later: mixture of experts, none */
 enum { TFM_POS_NONE = 0, TFM_POS_LEARNED = 1 };    /* absolute positions added to the embedding */
 enum { TFM_BIAS_Q = 1, TFM_BIAS_K = 2, TFM_BIAS_V = 4, TFM_BIAS_O = 8, TFM_BIAS_GATE = 16, TFM_BIAS_UP = 32,
-       TFM_BIAS_DOWN = 64, TFM_BIAS_NORM = 128 };  /* which linear maps (and whether the norms) have a bias vector */
+       TFM_BIAS_DOWN = 64, TFM_BIAS_NORM = 128,    /* which linear maps (and whether the norms) have a bias vector */
+       TFM_BIAS_QK_NORM = 256 };
 
 typedef struct tfm_block {
     /* norms */
@@ -395,8 +401,13 @@ typedef struct tfm_block {
     float attn_scale;                  /* 0 = head_dim^-1/2 */
     float attn_softcap;                /* 0 = none; cap * tanh(score / cap), before the mask */
     int32_t window;                    /* 0 = all; else a query sees itself and window - 1 before it */
-    int32_t qk_norm, qk_norm_kind;     /* TFM_QKNORM_, TFM_NORM_; applied before RoPE */
+    int32_t qk_norm, qk_norm_kind;     /* TFM_QKNORM_, TFM_NORM_ */
     float qk_norm_eps, qk_norm_offset;
+    int32_t qk_norm_late;              /* 0: before RoPE, 1: after it */
+    float qkv_clamp;                   /* 0 = none; q, k and v are clamped to [-it, it] before all else */
+    int32_t alibi;                     /* TFM_ALIBI_ */
+    float temperature;                 /* 0 = none; q times 1 + temperature * ln(1 + floor(position / temperature_ctx)), */
+    int32_t temperature_ctx;           /* after RoPE */
     /* rotary positions */
     int32_t rope_style;                /* TFM_ROPE_NONE, HALF, INTERLEAVED */
     int32_t rope_dims;                 /* the first rope_dims of a head turn; 0 = head_dim */
@@ -416,7 +427,9 @@ typedef struct tfm_config {
     const tfm_block *blocks;           /* [n_blocks] */
     const uint8_t *layer_block;        /* [n_layers], NULL = all 0 */
     float embed_scale;                 /* 0 = 1 */
-    int32_t pos_kind, pos_offset;      /* learned: row = position + pos_offset */
+    int32_t d_embed;                   /* width of embedding and output matrix if they are projected; 0 = d_model */
+    int32_t pos_kind, pos_offset;      /* learned: row = position + pos_offset; added after the projection */
+    int32_t embed_norm;                /* 1: a norm like the final one (kind, eps, weight, bias) over the embedding */
     int32_t norm_kind;                 /* the final norm */
     float norm_eps, norm_offset;
     int32_t norm_bias, norm_no_weight;
@@ -433,11 +446,12 @@ enum { TFM_STACK_DECODER = 0, TFM_STACK_ENCODER = 1, TFM_STACK_OTHER = 2 };
 /* What a tensor is for. Names (tfm_role_name) follow GGUF: "attn_q.weight", "ffn_down.bias", ... */
 enum {
     TFM_ROLE_EMBED = 1, TFM_ROLE_POS_EMBED = 2, TFM_ROLE_OUT_NORM = 3, TFM_ROLE_OUT_NORM_B = 4, TFM_ROLE_HEAD = 5,
-    TFM_ROLE_HEAD_B = 6, TFM_ROLE_ROPE_FACTORS = 7, TFM_ROLE_ROPE_FACTORS_LONG = 8,
+    TFM_ROLE_HEAD_B = 6, TFM_ROLE_ROPE_FACTORS = 7, TFM_ROLE_ROPE_FACTORS_LONG = 8, TFM_ROLE_SLOPES = 9,
+    TFM_ROLE_EMBED_PROJ = 10, TFM_ROLE_OUT_PROJ = 11, TFM_ROLE_EMBED_NORM = 12, TFM_ROLE_EMBED_NORM_B = 13,
     TFM_ROLE_ATTN_NORM = 16, TFM_ROLE_ATTN_NORM_B = 17, TFM_ROLE_ATTN_POST_NORM = 18, TFM_ROLE_ATTN_POST_NORM_B = 19,
     TFM_ROLE_Q = 20, TFM_ROLE_K = 21, TFM_ROLE_V = 22, TFM_ROLE_O = 23,
     TFM_ROLE_Q_B = 24, TFM_ROLE_K_B = 25, TFM_ROLE_V_B = 26, TFM_ROLE_O_B = 27,
-    TFM_ROLE_Q_NORM = 28, TFM_ROLE_K_NORM = 29,
+    TFM_ROLE_Q_NORM = 28, TFM_ROLE_K_NORM = 29, TFM_ROLE_Q_NORM_B = 30, TFM_ROLE_K_NORM_B = 31,
     TFM_ROLE_FFN_NORM = 32, TFM_ROLE_FFN_NORM_B = 33, TFM_ROLE_FFN_POST_NORM = 34, TFM_ROLE_FFN_POST_NORM_B = 35,
     TFM_ROLE_GATE = 36, TFM_ROLE_UP = 37, TFM_ROLE_DOWN = 38,
     TFM_ROLE_GATE_B = 39, TFM_ROLE_UP_B = 40, TFM_ROLE_DOWN_B = 41,
@@ -1405,6 +1419,8 @@ static const tfm_field tfm__config_fields[] = {
     TFM__CONFIG_FIELD(32, 1, bos, "bos"),
     TFM__CONFIG_FIELD(33, 1, n_eos, "n_eos"),
     TFM__CONFIG_FIELD(34, 3, eos, "eos"),
+    TFM__CONFIG_FIELD(35, 1, d_embed, "d_embed"),
+    TFM__CONFIG_FIELD(36, 1, embed_norm, "embed_norm"),
 };
 
 static const tfm_field tfm__block_fields[] = {
@@ -1428,6 +1444,11 @@ static const tfm_field tfm__block_fields[] = {
     TFM__BLOCK_FIELD(89, 1, qk_norm_kind, "qk_norm_kind"),
     TFM__BLOCK_FIELD(90, 2, qk_norm_eps, "qk_norm_eps"),
     TFM__BLOCK_FIELD(91, 2, qk_norm_offset, "qk_norm_offset"),
+    TFM__BLOCK_FIELD(92, 1, qk_norm_late, "qk_norm_late"),
+    TFM__BLOCK_FIELD(93, 2, qkv_clamp, "qkv_clamp"),
+    TFM__BLOCK_FIELD(94, 1, alibi, "alibi"),
+    TFM__BLOCK_FIELD(95, 2, temperature, "temperature"),
+    TFM__BLOCK_FIELD(96, 1, temperature_ctx, "temperature_ctx"),
     TFM__BLOCK_FIELD(112, 1, rope_style, "rope_style"),
     TFM__BLOCK_FIELD(113, 1, rope_dims, "rope_dims"),
     TFM__BLOCK_FIELD(114, 1, rope_scaling, "rope_scaling"),
@@ -1467,8 +1488,9 @@ static const tfm__enum_row tfm__enums[] = {
     {"residual", 3, "sequential\0parallel-1\0parallel-2\0"},
     {"attn_kind", 1, "plain\0"},
     {"mask", 1, "causal\0"},
-    {"qk_norm", 3, "none\0per-head\0full-width\0"},
+    {"qk_norm", 4, "none\0per-head\0full-width\0own-per-head\0"},
     {"qk_norm_kind", 4, "none\0rms\0layer\0l2\0"},
+    {"alibi", 2, "none\0slopes\0"},
     {"rope_style", 3, "none\0half-split\0interleaved\0"},
     {"rope_scaling", 7, "plain\0linear\0dynamic\0yarn\0long\0bands\0factors\0"},
     {"ffn_kind", 1, "dense\0"},
@@ -1580,6 +1602,8 @@ static tfm_result tfm__check_block(const tfm_block *b, int i, tfm_error *err) {
     if (b->norm_kind == TFM_NORM_L2 || b->qk_norm_kind == TFM_NORM_L2)
         return tfm__fail(err, TFM_ERR_UNSUPPORTED, "block %d: L2 norms are not built yet", i);
     TFM__NEED(!b->qk_norm || b->qk_norm_kind != TFM_NORM_NONE, "block %d: qk_norm without qk_norm_kind", i);
+    TFM__NEED(b->qkv_clamp >= 0, "block %d: qkv_clamp is negative", i);
+    TFM__NEED(b->temperature == 0 || b->temperature_ctx > 0, "block %d: temperature without temperature_ctx", i);
     return tfm__check_rope(b, i, err);
 }
 
@@ -1605,6 +1629,7 @@ TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err) {
     TFM__NEED(c->n_vocab >= 1 && c->n_vocab <= 1 << 26, "n_vocab %d is out of range", (int)c->n_vocab);
     TFM__NEED(c->n_ctx >= 1, "n_ctx must be at least 1");
     TFM__NEED(c->n_blocks >= 1 && c->n_blocks <= 255 && c->blocks, "n_blocks %d is out of range (1 to 255)", (int)c->n_blocks);
+    TFM__NEED(c->d_embed <= c->d_model, "d_embed %d exceeds d_model %d", (int)c->d_embed, (int)c->d_model);
     TFM__NEED(c->pos_offset <= 1 << 20, "pos_offset %d is out of range", (int)c->pos_offset);
     TFM__NEED(c->norm_eps >= 0, "norm_eps is negative");
     TFM__NEED(c->logit_softcap >= 0, "logit_softcap is negative");
@@ -1623,23 +1648,29 @@ TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err) {
 
 /* --- roles and shapes --- */
 
-enum { TFM__DIM_1, TFM__DIM_MODEL, TFM__DIM_VOCAB, TFM__DIM_POS, TFM__DIM_Q, TFM__DIM_KV, TFM__DIM_QNORM, TFM__DIM_KNORM,
+enum { TFM__DIM_1, TFM__DIM_EMBED, TFM__DIM_SLOPES, TFM__DIM_MODEL, TFM__DIM_VOCAB, TFM__DIM_POS, TFM__DIM_Q, TFM__DIM_KV, TFM__DIM_QNORM, TFM__DIM_KNORM,
        TFM__DIM_FF, TFM__DIM_ROPE };
 enum { TFM__IF_ALWAYS, TFM__IF_POS, TFM__IF_OUT_NORM, TFM__IF_OUT_NORM_B, TFM__IF_UNTIED, TFM__IF_HEAD_B, TFM__IF_FACTORS,
        TFM__IF_LONG, TFM__IF_PRE, TFM__IF_PRE_B, TFM__IF_POST, TFM__IF_POST_B, TFM__IF_PRE_FFN, TFM__IF_PRE_FFN_B,
-       TFM__IF_QK_NORM, TFM__IF_GATED, TFM__IF_BIAS };
+       TFM__IF_QK_NORM, TFM__IF_QK_NORM_B, TFM__IF_GATED, TFM__IF_BIAS, TFM__IF_SLOPES, TFM__IF_PROJ, TFM__IF_EMBED_NORM,
+       TFM__IF_EMBED_NORM_B };
 
 /* role · name · rows · cols · condition · bias bit (for TFM__IF_BIAS) */
-typedef struct tfm__role_row { int32_t role; const char *name; uint8_t rows, cols, when; uint8_t bias; } tfm__role_row;
+typedef struct tfm__role_row { int32_t role; const char *name; uint8_t rows, cols, when; uint16_t bias; } tfm__role_row;
 static const tfm__role_row tfm__roles[] = {
-    {TFM_ROLE_EMBED, "token_embd.weight", TFM__DIM_VOCAB, TFM__DIM_MODEL, TFM__IF_ALWAYS, 0},
+    {TFM_ROLE_EMBED, "token_embd.weight", TFM__DIM_VOCAB, TFM__DIM_EMBED, TFM__IF_ALWAYS, 0},
     {TFM_ROLE_POS_EMBED, "position_embd.weight", TFM__DIM_POS, TFM__DIM_MODEL, TFM__IF_POS, 0},
     {TFM_ROLE_OUT_NORM, "output_norm.weight", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_OUT_NORM, 0},
     {TFM_ROLE_OUT_NORM_B, "output_norm.bias", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_OUT_NORM_B, 0},
-    {TFM_ROLE_HEAD, "output.weight", TFM__DIM_VOCAB, TFM__DIM_MODEL, TFM__IF_UNTIED, 0},
+    {TFM_ROLE_HEAD, "output.weight", TFM__DIM_VOCAB, TFM__DIM_EMBED, TFM__IF_UNTIED, 0},
     {TFM_ROLE_HEAD_B, "output.bias", TFM__DIM_1, TFM__DIM_VOCAB, TFM__IF_HEAD_B, 0},
     {TFM_ROLE_ROPE_FACTORS, "rope_freqs.weight", TFM__DIM_1, TFM__DIM_ROPE, TFM__IF_FACTORS, 0},
     {TFM_ROLE_ROPE_FACTORS_LONG, "rope_freqs_long.weight", TFM__DIM_1, TFM__DIM_ROPE, TFM__IF_LONG, 0},
+    {TFM_ROLE_SLOPES, "alibi_slopes.weight", TFM__DIM_1, TFM__DIM_SLOPES, TFM__IF_SLOPES, 0},
+    {TFM_ROLE_EMBED_PROJ, "token_embd_proj.weight", TFM__DIM_MODEL, TFM__DIM_EMBED, TFM__IF_PROJ, 0},
+    {TFM_ROLE_OUT_PROJ, "output_proj.weight", TFM__DIM_EMBED, TFM__DIM_MODEL, TFM__IF_PROJ, 0},
+    {TFM_ROLE_EMBED_NORM, "token_embd_norm.weight", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_EMBED_NORM, 0},
+    {TFM_ROLE_EMBED_NORM_B, "token_embd_norm.bias", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_EMBED_NORM_B, 0},
     {TFM_ROLE_ATTN_NORM, "attn_norm.weight", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_PRE, 0},
     {TFM_ROLE_ATTN_NORM_B, "attn_norm.bias", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_PRE_B, 0},
     {TFM_ROLE_ATTN_POST_NORM, "post_attention_norm.weight", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_POST, 0},
@@ -1654,6 +1685,8 @@ static const tfm__role_row tfm__roles[] = {
     {TFM_ROLE_O_B, "attn_output.bias", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_BIAS, TFM_BIAS_O},
     {TFM_ROLE_Q_NORM, "attn_q_norm.weight", TFM__DIM_1, TFM__DIM_QNORM, TFM__IF_QK_NORM, 0},
     {TFM_ROLE_K_NORM, "attn_k_norm.weight", TFM__DIM_1, TFM__DIM_KNORM, TFM__IF_QK_NORM, 0},
+    {TFM_ROLE_Q_NORM_B, "attn_q_norm.bias", TFM__DIM_1, TFM__DIM_QNORM, TFM__IF_QK_NORM_B, 0},
+    {TFM_ROLE_K_NORM_B, "attn_k_norm.bias", TFM__DIM_1, TFM__DIM_KNORM, TFM__IF_QK_NORM_B, 0},
     {TFM_ROLE_FFN_NORM, "ffn_norm.weight", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_PRE_FFN, 0},
     {TFM_ROLE_FFN_NORM_B, "ffn_norm.bias", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_PRE_FFN_B, 0},
     {TFM_ROLE_FFN_POST_NORM, "post_ffw_norm.weight", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_POST, 0},
@@ -1687,6 +1720,13 @@ static const tfm_block *tfm__factor_block(const tfm_config *c, int only_long) {
     return NULL;
 }
 
+/* The first block with ALiBi; its heads' slopes are shared by all that have it. */
+static const tfm_block *tfm__slope_block(const tfm_config *c) {
+    for (int i = 0; i < c->n_blocks; i++)
+        if (c->blocks[i].alibi) return &c->blocks[i];
+    return NULL;
+}
+
 static int tfm__role_present(const tfm_config *c, const tfm_block *b, const tfm__role_row *r) {
     const int weights = b && b->norm_kind != TFM_NORM_NONE && !b->norm_no_weight;
     const int biases = b && b->norm_kind == TFM_NORM_LAYER && (b->bias & TFM_BIAS_NORM);
@@ -1708,7 +1748,12 @@ static int tfm__role_present(const tfm_config *c, const tfm_block *b, const tfm_
         case TFM__IF_POST_B: return biases && post;
         case TFM__IF_PRE_FFN: return weights && pre && own_ffn_norm;
         case TFM__IF_PRE_FFN_B: return biases && pre && own_ffn_norm;
-        case TFM__IF_QK_NORM: return b && b->qk_norm != TFM_QKNORM_NONE;
+        case TFM__IF_QK_NORM: return b && b->qk_norm != TFM_QKNORM_NONE && !b->norm_no_weight;
+        case TFM__IF_QK_NORM_B: return b && b->qk_norm != TFM_QKNORM_NONE && (b->bias & TFM_BIAS_QK_NORM);
+        case TFM__IF_SLOPES: return tfm__slope_block(c) != NULL;
+        case TFM__IF_PROJ: return c->d_embed != 0;
+        case TFM__IF_EMBED_NORM: return c->embed_norm && c->norm_kind != TFM_NORM_NONE && !c->norm_no_weight;
+        case TFM__IF_EMBED_NORM_B: return c->embed_norm && c->norm_kind == TFM_NORM_LAYER && c->norm_bias;
         case TFM__IF_GATED: return b && b->ffn_gated;
         case TFM__IF_BIAS: return b && (b->bias & r->bias);
         default: return 0;
@@ -1718,6 +1763,8 @@ static int tfm__role_present(const tfm_config *c, const tfm_block *b, const tfm_
 static int64_t tfm__role_dim(const tfm_config *c, const tfm_block *b, int dim) {
     switch (dim) {
         case TFM__DIM_MODEL: return c->d_model;
+        case TFM__DIM_EMBED: return c->d_embed ? c->d_embed : c->d_model;
+        case TFM__DIM_SLOPES: return tfm__slope_block(c)->n_heads;
         case TFM__DIM_VOCAB: return c->n_vocab;
         case TFM__DIM_POS: return (int64_t)c->n_ctx + c->pos_offset;
         case TFM__DIM_Q: return (int64_t)b->n_heads * b->head_dim;
@@ -3121,22 +3168,46 @@ typedef struct tfm__heads_job {
 } tfm__heads_job;
 
 /* QK-norm of one row of heads: [n_heads][head_dim], per head or over the whole width. */
-static void tfm__norm_heads(const tfm__pass *p, float *x, int32_t role, int64_t n_heads) {
+static void tfm__norm_heads(const tfm__pass *p, float *x, int32_t role, int32_t role_b, int64_t n_heads) {
     const tfm_block *b = p->b;
     tfm__norm_job j;
     j.k = p->k;
     j.out = x;
     j.x = x;
     j.w = tfm__vector_of(p, role);
-    j.bias = NULL;
+    j.bias = tfm__vector_of(p, role_b);
     j.kind = b->qk_norm_kind;
     j.offset = b->qk_norm_offset;
     j.eps = b->qk_norm_eps;
-    j.width = b->qk_norm == TFM_QKNORM_HEAD ? b->head_dim : n_heads * b->head_dim;
-    tfm__norm_rows(&j, 0, 0, b->qk_norm == TFM_QKNORM_HEAD ? n_heads : 1);
+    j.width = b->qk_norm == TFM_QKNORM_FULL ? n_heads * b->head_dim : b->head_dim;
+    if (b->qk_norm != TFM_QKNORM_HEADS) {
+        tfm__norm_rows(&j, 0, 0, b->qk_norm == TFM_QKNORM_FULL ? 1 : n_heads);
+        return;
+    }
+    for (int64_t h = 0; h < n_heads; h++) { /* each head has its own weights */
+        tfm__norm_rows(&j, 0, 0, 1);
+        j.out += j.width;
+        j.x += j.width;
+        if (j.w) j.w += j.width;
+        if (j.bias) j.bias += j.width;
+    }
 }
 
-/* Per token: QK-norm, RoPE, K and V into the cache. */
+static void tfm__norm_qk(const tfm__pass *p, float *q, float *k) {
+    tfm__norm_heads(p, q, TFM_ROLE_Q_NORM, TFM_ROLE_Q_NORM_B, p->b->n_heads);
+    tfm__norm_heads(p, k, TFM_ROLE_K_NORM, TFM_ROLE_K_NORM_B, p->b->n_kv_heads);
+}
+
+static void tfm__clamp(float *x, float most, int64_t n) {
+    for (int64_t i = 0; i < n; i++) x[i] = x[i] > most ? most : x[i] < -most ? -most : x[i];
+}
+
+/* The factor on the query at a position: grows with the logarithm of how often the trained context fits before it. */
+static float tfm__temperature(const tfm_block *b, int64_t pos) {
+    return (float)(1.0 + (double)b->temperature * log(1.0 + (double)(pos / b->temperature_ctx)));
+}
+
+/* Per token: clamp, QK-norm, RoPE, temperature, K and V into the cache. */
 static void tfm__prepare_heads(void *ctx, int thread, int64_t first, int64_t last) {
     const tfm__heads_job *j = (const tfm__heads_job *)ctx;
     const tfm__pass *p = j->p;
@@ -3148,16 +3219,20 @@ static void tfm__prepare_heads(void *ctx, int thread, int64_t first, int64_t las
     (void)thread;
     for (int64_t t = first; t < last; t++) {
         float *q = j->q + t * qw, *k = j->k + t * kw, *v = j->v + t * kw;
-        if (b->qk_norm) {
-            tfm__norm_heads(p, q, TFM_ROLE_Q_NORM, b->n_heads);
-            tfm__norm_heads(p, k, TFM_ROLE_K_NORM, b->n_kv_heads);
+        if (b->qkv_clamp > 0) {
+            tfm__clamp(q, b->qkv_clamp, qw);
+            tfm__clamp(k, b->qkv_clamp, kw);
+            tfm__clamp(v, b->qkv_clamp, kw);
         }
+        if (b->qk_norm && !b->qk_norm_late) tfm__norm_qk(p, q, k);
         if (b->rope_style) {
             const size_t at = ((size_t)(b - p->c->blocks) * (size_t)s->n_batch + (size_t)t) * (size_t)s->half;
             const float *cos_t = tfm__floats(s, s->at.cos) + at, *sin_t = tfm__floats(s, s->at.sin) + at;
             p->k->rope(q, cos_t, sin_t, b->rope_style, tfm__rope_dims(b), b->head_dim, b->n_heads);
             p->k->rope(k, cos_t, sin_t, b->rope_style, tfm__rope_dims(b), b->head_dim, b->n_kv_heads);
         }
+        if (b->qk_norm && b->qk_norm_late) tfm__norm_qk(p, q, k);
+        if (b->temperature != 0) p->k->scale(q, tfm__temperature(b, p->pos + t), qw);
         const int64_t slot = (p->pos + t) % j->cache->length;
         for (int32_t h = 0; h < b->n_kv_heads; h++) {
             const size_t at = ((size_t)h * (size_t)j->cache->length + (size_t)slot) * row;
@@ -3217,6 +3292,7 @@ static void tfm__attend(const tfm__pass *p, float *y, const float *x) {
     job.a.window = b->window;
     job.a.scale = b->attn_scale > 0 ? b->attn_scale : (float)(1.0 / sqrt((double)b->head_dim));
     job.a.softcap = b->attn_softcap;
+    job.a.slopes = b->alibi ? tfm__vector_of(p, TFM_ROLE_SLOPES) : NULL;
     tfm__for(&p->w, p->n * b->n_heads, tfm__attention_part, &job);
     tfm__trace(p, "attn", mixed, qw);
 
@@ -3330,20 +3406,62 @@ static void tfm__run_block(const tfm__pass *p) {
 
 /* --- embedding, head, eval --- */
 
-typedef struct tfm__embed_job { const tfm__pass *p; const int32_t *ids; tfm_tensor w, pos; float scale; float *x; } tfm__embed_job;
+/* out = norm(x), n rows, with the model's own norm: the final one, and that of the embedding. */
+static void tfm__model_norm(const tfm__pass *p, float *out, const float *x, int64_t n, int32_t role_w, int32_t role_b) {
+    tfm__norm_job j;
+    j.k = p->k;
+    j.out = out;
+    j.x = x;
+    j.w = tfm__vector_of(p, role_w);
+    j.bias = tfm__vector_of(p, role_b);
+    j.kind = p->c->norm_kind;
+    j.offset = p->c->norm_offset;
+    j.eps = p->c->norm_eps;
+    j.width = p->c->d_model;
+    tfm__for(&p->w, n, tfm__norm_rows, &j);
+}
+
+typedef struct tfm__embed_job { const tfm__pass *p; const int32_t *ids; tfm_tensor w; float scale; float *x; } tfm__embed_job;
 
 static void tfm__embed_rows(void *ctx, int thread, int64_t first, int64_t last) {
+    const tfm__embed_job *j = (const tfm__embed_job *)ctx;
+    const tfm__pass *p = j->p;
+    (void)thread;
+    for (int64_t t = first; t < last; t++) p->k->embed(j->x + t * j->w.cols, &j->w, j->ids[t], j->scale);
+}
+
+static void tfm__add_positions(void *ctx, int thread, int64_t first, int64_t last) {
     const tfm__embed_job *j = (const tfm__embed_job *)ctx;
     const tfm__pass *p = j->p;
     const int64_t d = p->c->d_model;
     float *row = tfm__floats(p->s, p->s->at.y); /* free until the first sublayer */
     (void)thread;
     for (int64_t t = first; t < last; t++) {
-        p->k->embed(j->x + t * d, &j->w, j->ids[t], j->scale);
-        if (!j->pos.data) continue;
-        p->k->embed(row + t * d, &j->pos, p->pos + t + p->c->pos_offset, 1.0f);
+        p->k->embed(row + t * d, &j->w, p->pos + t + p->c->pos_offset, 1.0f);
         p->k->add(j->x + t * d, row + t * d, 1.0f, d);
     }
+}
+
+/* x = norm(project(embedding) + position): whichever of the steps the description has. */
+static void tfm__embed(tfm__pass *p, const int32_t *ids) {
+    const tfm_config *c = p->c;
+    float *x = tfm__floats(p->s, p->s->at.x), *y = tfm__floats(p->s, p->s->at.y);
+    tfm__embed_job e;
+    e.p = p;
+    e.ids = ids;
+    e.w = tfm__weight_of(p, TFM_ROLE_EMBED);
+    e.scale = c->embed_scale != 0 ? c->embed_scale : 1.0f;
+    e.x = c->d_embed ? y : x;
+    tfm__for(&p->w, p->n, tfm__embed_rows, &e);
+    if (c->d_embed) {
+        const tfm__linear project = tfm__to(x, TFM_ROLE_EMBED_PROJ, 0);
+        tfm__linears(p, y, c->d_embed, p->n, &project, 1);
+    }
+    e.w = tfm__weight_of(p, TFM_ROLE_POS_EMBED);
+    e.x = x;
+    if (c->pos_kind) tfm__for(&p->w, p->n, tfm__add_positions, &e);
+    if (c->embed_norm) tfm__model_norm(p, x, x, p->n, TFM_ROLE_EMBED_NORM, TFM_ROLE_EMBED_NORM_B);
+    tfm__trace(p, "embed", x, c->d_model);
 }
 
 /* cos and sin of this chunk's positions, for each kind of block that rotates. */
@@ -3375,26 +3493,21 @@ static tfm_result tfm__check_rows(const tfm__pass *p, const float *out, int64_t 
 static tfm_result tfm__head(tfm__pass *p, int64_t first, int64_t rows, tfm_error *err) {
     tfm_session *s = p->s;
     const tfm_config *c = p->c;
-    tfm__norm_job j;
+    float *hidden = tfm__floats(s, s->at.hidden), *y = tfm__floats(s, s->at.y);
     p->layer = -1;
     p->n = rows;
-    j.k = p->k;
-    j.out = tfm__floats(s, s->at.hidden);
-    j.x = tfm__floats(s, s->at.x) + first * c->d_model;
-    j.w = tfm__vector_of(p, TFM_ROLE_OUT_NORM);
-    j.bias = tfm__vector_of(p, TFM_ROLE_OUT_NORM_B);
-    j.kind = c->norm_kind;
-    j.offset = c->norm_offset;
-    j.eps = c->norm_eps;
-    j.width = c->d_model;
-    tfm__for(&p->w, rows, tfm__norm_rows, &j);
-    tfm__trace(p, "final_norm", j.out, c->d_model);
+    tfm__model_norm(p, hidden, tfm__floats(s, s->at.x) + first * c->d_model, rows, TFM_ROLE_OUT_NORM, TFM_ROLE_OUT_NORM_B);
+    tfm__trace(p, "final_norm", hidden, c->d_model);
     s->rows = rows;
-    if (s->want == TFM_WANT_HIDDEN) return tfm__check_rows(p, j.out, c->d_model, first, rows, err);
+    if (s->want == TFM_WANT_HIDDEN) return tfm__check_rows(p, hidden, c->d_model, first, rows, err);
 
     float *logits = tfm__floats(s, s->at.logits);
     const tfm__linear head = tfm__to(logits, TFM_ROLE_HEAD, TFM_ROLE_HEAD_B);
-    tfm__linears(p, j.out, c->d_model, rows, &head, 1);
+    if (c->d_embed) {
+        const tfm__linear project = tfm__to(y, TFM_ROLE_OUT_PROJ, 0);
+        tfm__linears(p, hidden, c->d_model, rows, &project, 1);
+    }
+    tfm__linears(p, c->d_embed ? y : hidden, c->d_embed ? c->d_embed : c->d_model, rows, &head, 1);
     for (int64_t t = 0; t < rows; t++) {
         float *l = logits + t * c->n_vocab;
         if (c->logit_scale != 0) p->k->scale(l, c->logit_scale, c->n_vocab);
@@ -3428,15 +3541,7 @@ static tfm_result tfm__eval_chunk(tfm_session *s, const int32_t *ids, int64_t n,
     p.layer = -1;
     if (s->high < p.pos + n) s->high = p.pos + n;
 
-    tfm__embed_job e;
-    e.p = &p;
-    e.ids = ids;
-    e.w = tfm__weight_of(&p, TFM_ROLE_EMBED);
-    e.pos = tfm__weight_of(&p, TFM_ROLE_POS_EMBED);
-    e.scale = p.c->embed_scale != 0 ? p.c->embed_scale : 1.0f;
-    e.x = tfm__floats(s, s->at.x);
-    tfm__for(&p.w, n, tfm__embed_rows, &e);
-    tfm__trace(&p, "embed", e.x, p.c->d_model);
+    tfm__embed(&p, ids);
     tfm__rope_tables(&p);
 
     for (int32_t i = 0; i < p.c->n_layers; i++) {
@@ -3444,7 +3549,7 @@ static tfm_result tfm__eval_chunk(tfm_session *s, const int32_t *ids, int64_t n,
         p.layer = i;
         p.b = tfm__layer(p.c, i);
         tfm__run_block(&p);
-        tfm__trace(&p, "out", e.x, p.c->d_model);
+        tfm__trace(&p, "out", tfm__floats(s, s->at.x), p.c->d_model);
     }
     const int all = s->want == TFM_WANT_ALL || s->want == TFM_WANT_HIDDEN;
     tfm_result r = TFM_OK;
@@ -7543,7 +7648,7 @@ static void FN(matmul)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1)
    weighted sum of values. */
 typedef struct FN(query) {
     const float *q;
-    float *out, m, l;
+    float *out, m, l, slope;
     int64_t begin, end;
 } FN(query);
 
@@ -7573,17 +7678,20 @@ TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *row, int64_t c, int6
     return type == TFM_F16 ? FN(load_f16)(row) : FN(load_bf16)(row);
 }
 
-/* 16 scores of a block from 16 vectors of partial sums; positions outside [j0, j1) get -inf. */
-static void FN(close_scores)(float *score, const VF *part, const tfm_attention_args *a, int j0, int j1) {
+/* 16 scores of a block from 16 vectors of partial sums; positions outside [j0, j1) get -inf. The first of them stands
+   `back` positions before the query. */
+static void FN(close_scores)(float *score, const VF *part, const tfm_attention_args *a, float slope, float back, int j0, int j1) {
+    static const float count[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
     VF s = FN(mul)(FN(sum16)(part), FN(set)(a->scale));
     if (a->softcap > 0) s = FN(cap)(s, FN(set)(a->softcap));
+    if (a->slopes) s = FN(madd)(FN(set)(slope), FN(sub)(FN(load)(count), FN(set)(back)), s);
     FN(store)(score, s);
     for (int i = 0; i < 16; i++) if (i < j0 || i >= j1) score[i] = -INFINITY;
 }
 
 /* score[r][j] = scale * q[r].k[j] for j in [j0, j1) of a block, capped; -inf elsewhere. */
 TFM__BODY void FN(scores)(const int32_t type, const int nr, float (*score)[64], const FN(query) *rows,
-                          const FN(ring) *k, const tfm_attention_args *a, int j0, int j1) {
+                          const FN(ring) *k, const tfm_attention_args *a, int64_t first, int j0, int j1) {
     const int64_t head_dim = a->head_dim;
     for (int j = 0; j < 64; j += 16) {
         VF part[4][16];
@@ -7603,7 +7711,8 @@ TFM__BODY void FN(scores)(const int32_t type, const int nr, float (*score)[64], 
             TFM__UNROLL
             for (int r = 0; r < nr; r++) part[r][i] = acc[r];
         }
-        for (int r = 0; r < nr; r++) FN(close_scores)(score[r] + j, part[r], a, j0 - j, j1 - j);
+        for (int r = 0; r < nr; r++)
+            FN(close_scores)(score[r] + j, part[r], a, rows[r].slope, (float)(rows[r].end - 1 - first - j), j0 - j, j1 - j);
     }
 }
 
@@ -7662,13 +7771,13 @@ static void FN(weigh)(float *score, FN(query) *row, float *keep, float *take) {
     row->m = m;
 }
 
-/* One block of 64 positions, of which [j0, j1) are visible to all nr queries. */
+/* One block of 64 positions from `first` on, of which [j0, j1) are visible to all nr queries. */
 TFM__BODY void FN(block)(const int32_t type, const int nr, FN(query) *rows, const FN(ring) *k, const FN(ring) *v,
-                         const tfm_attention_args *a, int j0, int j1) {
+                         const tfm_attention_args *a, int64_t first, int j0, int j1) {
     float score[4][64], keep[4], take[4];
     const int64_t head_dim = a->head_dim;
     const int nc = nr == 1 || TFM__STRIPS == 4 ? 4 : 1; /* as many chains as there are registers */
-    FN(scores)(type, nr, score, rows, k, a, j0, j1);
+    FN(scores)(type, nr, score, rows, k, a, first, j0, j1);
     for (int r = 0; r < nr; r++) FN(weigh)(score[r], &rows[r], &keep[r], &take[r]);
     int64_t c = 0;
     if (nc > 1) {
@@ -7709,9 +7818,9 @@ TFM__BODY void FN(queries)(const int32_t type, const tfm_attention_args *a, int6
             nr = nr == 3 ? 2 : nr;
             if (j0[r] < j1[r]) {
                 k.slot = v.slot = (b + j0[r]) % a->length;
-                if (nr == 4) FN(block)(type, 4, rows + r, &k, &v, a, j0[r], j1[r]);
-                else if (nr == 2) FN(block)(type, 2, rows + r, &k, &v, a, j0[r], j1[r]);
-                else FN(block)(type, 1, rows + r, &k, &v, a, j0[r], j1[r]);
+                if (nr == 4) FN(block)(type, 4, rows + r, &k, &v, a, b, j0[r], j1[r]);
+                else if (nr == 2) FN(block)(type, 2, rows + r, &k, &v, a, b, j0[r], j1[r]);
+                else FN(block)(type, 1, rows + r, &k, &v, a, b, j0[r], j1[r]);
             }
             r += nr;
         }
@@ -7754,6 +7863,7 @@ static void FN(attention)(const tfm_attention_args *a, int64_t item0, int64_t it
                 if (i < item0 || i >= item1) continue;
                 rows[n].q = a->q + i * a->head_dim;
                 rows[n].out = a->out + i * a->head_dim;
+                rows[n].slope = a->slopes ? a->slopes[i % heads] : 0.0f;
                 rows[n].end = a->pos + t + 1;
                 rows[n].begin = a->window > 0 && rows[n].end > a->window ? rows[n].end - a->window : 0;
                 if (++n < 4) continue;

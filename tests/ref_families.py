@@ -40,6 +40,7 @@ import argparse
 import copy
 import json
 import os
+import re
 import struct
 import sys
 import tempfile
@@ -91,16 +92,21 @@ def weight(name, shape, dtype, e, offset):
     return torch.from_numpy(values.reshape(shape)).to(DTYPES[dtype])
 
 
-def scale_of(name, shape, one_plus_w):
+NORM = re.compile(r"norm|\bln_")
+EMBEDDING = re.compile(r"embed_|\bwte\b|\bwpe\b|word_embeddings")
+
+
+def scale_of(name, shape, model_type):
     """(e, offset): spread and centre of a tensor, so that no part of the model drowns another."""
-    if len(shape) == 1:
-        if not ("norm" in name and name.endswith("weight")):
-            return 7, 0                             # biases, +-1
-        if name.endswith("model.norm.weight"):
+    gemma = model_type.startswith("gemma")
+    if name.endswith("weight") and NORM.search(name):
+        if gemma and name.endswith("model.norm.weight"):
             return 8, 1                             # around 2 in Gemma, whose head is tied to a small embedding
-        return 8, 0 if one_plus_w else 1            # +-0.5 around a factor of 1
-    if "embed_tokens" in name:
-        return (9, 0) if one_plus_w else (7, 0)     # Gemma multiplies by sqrt(hidden) as well
+        return 8, 0 if gemma or model_type == "nemotron" else 1     # +-0.5 around a factor of 1
+    if len(shape) == 1:
+        return 7, 0                                 # biases, +-1
+    if EMBEDDING.search(name):
+        return (9, 0) if gemma else (7, 0)          # Gemma multiplies by sqrt(hidden) as well
     columns = int(np.prod(shape[1:]))
     return 8 + max(0, round(0.5 * np.log2(columns / 32.0))), 0      # gain about 1.6 whatever the width
 
@@ -378,8 +384,135 @@ def gemma_models():
     ]
 
 
+def small(model_type, **changes):
+    """What most Llama-shaped configs share."""
+    return merged({
+        "attention_dropout": 0.0, "bos_token_id": 1, "eos_token_id": 2, "hidden_act": "silu", "hidden_size": 32,
+        "initializer_range": 0.02, "intermediate_size": 64, "max_position_embeddings": 64, "model_type": model_type,
+        "num_attention_heads": 4, "num_hidden_layers": 2, "num_key_value_heads": 2, "rms_norm_eps": 1e-05,
+        "tie_word_embeddings": False, "torch_dtype": "float32", "use_cache": True, "vocab_size": 64}, changes)
+
+
+# the LayerNorm families have no rms_norm_eps
+def small_layer_norm(model_type, **changes):
+    return small(model_type, rms_norm_eps=DROP, **changes)
+
+
+PHI3 = small("phi3", num_attention_heads=2, num_key_value_heads=1, original_max_position_embeddings=24,
+             max_position_embeddings=96, partial_rotary_factor=0.75, sliding_window=None, rope_theta=10000.0,
+             rope_scaling={"long_factor": [1.0, 1.5, 2.0, 3.0, 4.5, 6.0], "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5],
+                           "type": "longrope"}, pad_token_id=0, attention_bias=False, embd_pdrop=0.0, resid_pdrop=0.0)
+COHERE2 = small_layer_norm("cohere2", head_dim=8, layer_norm_eps=0.01, logit_scale=0.25, num_hidden_layers=4,
+                           rope_theta=50000, rotary_pct=1.0, sliding_window=8, sliding_window_pattern=4,
+                           tie_word_embeddings=DROP, order_of_interleaved_layers="local_attn_first",
+                           position_embedding_type="rope_gptj", use_parallel_block=True)
+
+
+def llama_shaped_models():
+    return [
+        Model("phi3", "q, k, v fused, gate and up fused; window on every layer",
+              merged(PHI3, {"rope_scaling": None, "partial_rotary_factor": DROP, "sliding_window": 8,
+                            "original_max_position_embeddings": 96}), n_ids=24, wrong=[{"sliding_window": None}]),
+        Model("phi3_longrope_short", "partial RoPE, LongRoPE inside the original context",
+              PHI3, n_ids=10, wrong=[PLAIN, {"partial_rotary_factor": 1.0, "rope_scaling": None}]),
+        Model("phi3_longrope_long", "beyond it; the scaling of cos and sin is that of max / original", PHI3, n_ids=32,
+              wrong=[PLAIN]),
+        Model("granite", "four multipliers; attention_multiplier replaces the scale",
+              small("granite", attention_bias=False, attention_multiplier=0.2, embedding_multiplier=3.0,
+                    logits_scaling=2.0, mlp_bias=False, residual_multiplier=0.4, rope_theta=10000.0,
+                    rope_scaling=None, tie_word_embeddings=True),
+              wrong=[{"attention_multiplier": 0.3536}, {"embedding_multiplier": 1.0}, {"residual_multiplier": 1.0},
+                     {"logits_scaling": 1.0}]),
+        Model("helium", "interleaved RoPE", small("helium", head_dim=8, rms_norm_eps=1e-08, rope_theta=100000.0,
+              attention_bias=False, mlp_bias=False)),
+        Model("ernie4_5", "interleaved RoPE, use_bias on every linear map, tied by default, theta 5e5 by default",
+              small("ernie4_5", head_dim=16, use_bias=True, tie_word_embeddings=DROP, rope_theta=DROP),
+              wrong=[{"rope_theta": 100.0}]),
+        Model("seed_oss", "attention_bias on q, k, v; attention_out_bias on o",
+              small("seed_oss", head_dim=16, attention_bias=True, attention_out_bias=True, mlp_bias=False,
+                    rope_theta=10000.0, residual_dropout=0.1)),
+        Model("seed_oss_default", "q, k and v have biases if no key says so",
+              small("seed_oss", head_dim=16)),
+        Model("arcee", "down(relu(up)^2) without a gate",
+              small("arcee", hidden_act="relu2", attention_bias=False, mlp_bias=True, rope_theta=10000.0)),
+        Model("hunyuan_v1_dense", "the norms of q and k come after RoPE",
+              small("hunyuan_v1_dense", head_dim=16, attention_bias=False, rope_theta=10000.0)),
+        Model("glm", "interleaved RoPE over half a head by default, gate_up fused, bias on q, k, v and not on o",
+              small("glm", pad_token_id=0, head_dim=16, attention_bias=True, rope_theta=10000.0),
+              wrong=[{"partial_rotary_factor": 1.0}]),
+        Model("glm4", "sandwich norms: post_attention_layernorm is the one before the feed-forward",
+              small("glm4", pad_token_id=0, head_dim=16, attention_bias=False, partial_rotary_factor=0.5,
+                    rope_theta=10000.0)),
+        Model("olmo", "LayerNorms without tensors; q, k and v clamped before RoPE",
+              small("olmo", clip_qkv=1.0, rms_norm_eps=DROP, rope_theta=10000.0, attention_bias=False),
+              wrong=[{"clip_qkv": None}]),
+        Model("olmo2", "norms on the outputs of the branches; q and k normed over their whole width",
+              small("olmo2", attention_bias=False, rope_theta=10000.0, rms_norm_eps=0.02), wrong=[EPS]),
+        Model("olmo3", "windows on three of four layers, YaRN on the full ones alone; old spelling",
+              small("olmo3", num_hidden_layers=4, sliding_window=8, rope_theta=500000.0, rope_scaling=YARN,
+                    attention_bias=False),
+              n_ids=24, wrong=[PLAIN, {"sliding_window": 9}]),
+        Model("olmo3_v5", "the same with rope_parameters by layer type", twin="olmo3"),
+        Model("exaone4", "RoPE on window layers alone, norms on outputs, q and k normed per head",
+              small("exaone4", num_hidden_layers=4, sliding_window=8, sliding_window_pattern=4, rope_theta=10000.0),
+              n_ids=24, wrong=[{"sliding_window": 9}]),
+        Model("exaone4_full", "no windows: RoPE everywhere",
+              small("exaone4", sliding_window=None, sliding_window_pattern=None, rope_theta=10000.0,
+                    layer_types=["full_attention", "full_attention"], tie_word_embeddings=True)),
+        Model("smollm3", "every fourth layer has no RoPE; in no_rope_layers 1 means that there is",
+              small("smollm3", pad_token_id=0, num_hidden_layers=4, rope_theta=5000000.0,
+                    no_rope_layers=[1, 0, 1, 1],
+                    no_rope_layer_interval=4, sliding_window=None, use_sliding_window=False, attention_bias=False,
+                    mlp_bias=False, tie_word_embeddings=DROP),
+              wrong=[{"no_rope_layers": [1, 1, 1, 1]}, {"no_rope_layers": [1, 1, 1, 0]}]),
+        Model("smollm3_default", "the list absent: every fourth layer",
+              small("smollm3", pad_token_id=0, num_hidden_layers=4, rope_theta=10000.0),
+              wrong=[{"no_rope_layers": [1, 1, 1, 1]}]),
+        Model("ministral", "a window by layer_types",
+              small("ministral", head_dim=16, sliding_window=8, rope_theta=10000.0, num_hidden_layers=3,
+                    layer_types=["full_attention", "sliding_attention", "full_attention"]),
+              n_ids=24, wrong=[{"sliding_window": 9}]),
+        Model("ministral3", "queries grow with the position, YaRN",
+              small("ministral3", head_dim=16, sliding_window=None, rope_parameters={
+                  "beta_fast": 32.0, "beta_slow": 1.0, "factor": 4.0, "llama_4_scaling_beta": 0.5, "mscale": 1.0,
+                  "mscale_all_dim": 1.0, "original_max_position_embeddings": 8, "rope_theta": 100.0,
+                  "rope_type": "yarn", "type": "yarn"}),
+              n_ids=32, wrong=[{"rope_parameters": {"llama_4_scaling_beta": 0.0}}]),
+        Model("cohere", "one bias-free LayerNorm for both branches, interleaved RoPE, logit_scale, tied by default",
+              small_layer_norm("cohere", attention_bias=False, layer_norm_eps=0.05, logit_scale=0.25,
+                               rope_theta=10000.0, tie_word_embeddings=DROP, use_qk_norm=False),
+              wrong=[{"logit_scale": 0.0625}, {"layer_norm_eps": 1e-05}]),
+        Model("cohere_qk_norm", "LayerNorm on q and k, each head with weights of its own; biases",
+              small_layer_norm("cohere", attention_bias=True, layer_norm_eps=1e-05, logit_scale=0.25,
+                               rope_theta=10000.0, tie_word_embeddings=True, use_qk_norm=True)),
+        Model("cohere2", "windows with RoPE, every fourth layer full and without", COHERE2, n_ids=24,
+              wrong=[{"sliding_window": 9}]),
+        Model("cohere2_v5", "as save_pretrained writes it", twin="cohere2"),
+        Model("nemotron", "LayerNorm with 1 + w and a bias, squared ReLU without a gate, partial RoPE",
+              small_layer_norm("nemotron", hidden_act="relu2", head_dim=16, norm_eps=0.02, partial_rotary_factor=0.5,
+                               rope_theta=10000.0, attention_bias=False, mlp_bias=False),
+              wrong=[{"norm_eps": 1e-05}, {"partial_rotary_factor": 1.0}]),
+        Model("stablelm", "LayerNorm with bias, a quarter of a head rotates by default, biases on q, k, v",
+              small_layer_norm("stablelm", num_attention_heads=2, num_key_value_heads=1, layer_norm_eps=1e-05,
+                               use_qkv_bias=True, use_parallel_residual=False, rope_theta=10000.0,
+                               hidden_dropout=0.0),
+              wrong=[{"partial_rotary_factor": 1.0}]),
+        Model("stablelm_parallel", "both branches read input_layernorm",
+              small_layer_norm("stablelm", num_attention_heads=2, num_key_value_heads=2, layer_norm_eps=1e-05,
+                               use_qkv_bias=False, use_parallel_residual=True, partial_rotary_factor=0.5)),
+        Model("starcoder2", "biases everywhere, c_fc and c_proj, a window on every layer, tied by default",
+              small_layer_norm("starcoder2", hidden_act="gelu_pytorch_tanh", norm_epsilon=1e-05, sliding_window=8,
+                               use_bias=True, rope_theta=10000.0, tie_word_embeddings=DROP, embedding_dropout=0.0,
+                               residual_dropout=0.0, norm_type="layer_norm", mlp_type="default"),
+              n_ids=24, wrong=[{"sliding_window": None}]),
+        Model("jais2", "LayerNorm, biases everywhere, squared ReLU",
+              small_layer_norm("jais2", hidden_act="relu2", layer_norm_eps=1e-05, attention_bias=True, mlp_bias=True,
+                               head_dim=8)),
+    ]
+
+
 def models():
-    rows = llama_models() + mistral_qwen_models() + gemma_models()
+    rows = llama_models() + mistral_qwen_models() + gemma_models() + llama_shaped_models()
     return {row.name: row for row in rows}
 
 
@@ -425,7 +558,6 @@ def describe(model, table):
         config, generation = saved, saved_generation
     if model.edit:
         files = [[file, model.edit(tensors)] for file, tensors in files]
-    one_plus_w = config["model_type"].startswith("gemma")
     out = {"name": model.name, "about": model.about,
            "made_by": "tests/ref_families.py with transformers %s, torch %s" % (
                transformers.__version__, torch.__version__.split("+")[0]),
@@ -434,7 +566,7 @@ def describe(model, table):
         out["generation_config"] = generation
     if base.shards:
         out["files"] = [[file, len(tensors)] for file, tensors in files]
-    out["tensors"] = [[name, shape, base.dtype, *scale_of(name, shape, one_plus_w)]
+    out["tensors"] = [[name, shape, base.dtype, *scale_of(name, shape, config["model_type"])]
                       for _, tensors in files for name, shape in tensors]
     return out
 
@@ -493,15 +625,22 @@ def run64(path, ids):
         torch.set_default_dtype(torch.float32)
 
 
+ATTENTION_OUT = re.compile(r"\.o_proj$|attn\.c_proj$|out_proj$|att\w*\.dense$|self_attn\.dense$")
+POSITIONS = re.compile(r"\bwpe$|embed_positions$")
+
+
 def run_without(path, ids, part):
-    """The logits with attention silenced ("attention") or without rotation ("rope")."""
-    model = load(path)
+    """The logits with attention silenced ("attention") or without RoPE or position embedding ("positions"); None where
+    no module does that alone (RoPE inside attention, ALiBi)."""
+    model, hooks = load(path), 0
     for name, module in model.named_modules():
-        if part == "attention" and name.endswith("o_proj"):
+        if part == "attention" and ATTENTION_OUT.search(name) or part == "positions" and POSITIONS.search(name):
             module.register_forward_hook(lambda m, args, out: torch.zeros_like(out))
-        if part == "rope" and type(module).__name__.endswith("RotaryEmbedding"):
+            hooks += 1
+        if part == "positions" and type(module).__name__.endswith("RotaryEmbedding"):
             module.register_forward_hook(lambda m, args, out: (torch.ones_like(out[0]), torch.zeros_like(out[1])))
-    return run(model, ids)
+            hooks += 1
+    return run(model, ids) if hooks else None
 
 
 def greedy(model, ids):
@@ -533,12 +672,15 @@ def choose_ids(model, name, n_ids, n_vocab):
 
 def prove(path, ref, logits, wrong, ids):
     """Stops unless the model notices every fault in question; returns what each changed, relative to max|logit|."""
-    changes = {part: run_without(path, ids, part) for part in ("attention", "rope")}
+    changes = {part: run_without(path, ids, part) for part in ("attention", "positions")}
+    if changes["attention"] is None:
+        raise SystemExit("%s: no module is the output of attention" % ref["name"])
     for patch in wrong:
         write_json(os.path.join(path, "config.json"), merged(ref["config"], patch))
         changes[json.dumps(patch)] = run(load(path), ids)
     write_json(os.path.join(path, "config.json"), ref["config"])
-    changes = {name: float(np.abs(other - logits).max() / np.abs(logits).max()) for name, other in changes.items()}
+    changes = {name: float(np.abs(other - logits).max() / np.abs(logits).max()) for name, other in changes.items()
+               if other is not None}
     for name, change in changes.items():
         if change < NOTICEABLE:
             raise SystemExit("%s would not notice %s (%.4f)" % (ref["name"], name, change))

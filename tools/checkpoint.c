@@ -7,12 +7,13 @@
 
 /* ---- VALUES ---------------------------------------------------------------------------------------------------- */
 
-int checkpoint_begin(checkpoint *c, source_form form, const char *file, const char *family_name, tfm_error *err) {
-    char known[256];
+int checkpoint_begin(checkpoint *c, source_form form, const char *file, const char *family_name, family_asks *ask,
+                     const void *user, tfm_error *err) {
+    char known[1024];
     c->form = form;
     c->file = file;
     c->prefix = "";
-    c->family = family_find(form, family_name);
+    c->family = family_find(form, family_name, ask, user);
     if (!c->family)
         return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: %s \"%s\" is not known (known: %s)", file,
                          form == FORM_HF ? "model_type" : "general.architecture", family_name,
@@ -26,8 +27,10 @@ int checkpoint_value(value_set *set, const rule *r, double value, const char *wh
         return tool_fail(err, TFM_ERR_FORMAT, "%s: %.0f is out of range", where, value);
     if (r->kind == RULE_REAL && !(fabs(value) < 1e30))
         return tool_fail(err, TFM_ERR_FORMAT, "%s: %g is out of range", where, value);
-    if (r->kind == RULE_BITS)
-        value = (double)((int)set->v[r->param] | (value != 0 ? (int)r->value : 0));
+    if (r->kind == RULE_BITS) {
+        int others = (int)set->v[r->param] & ~(int)r->value;
+        value = (double)(value != 0 ? others | (int)r->value : others);
+    }
     set->v[r->param] = value;
     set->given[r->param] = GIVEN_FILE;
     return TFM_OK;

@@ -51,7 +51,8 @@ int checkpoint_open_gguf(checkpoint *c, const source *src, tfm_error *err);
 int checkpoint_open_llama2c(checkpoint *c, const source *src, tfm_error *err);
 
 /* Sets file, family and its defaults. */
-int checkpoint_begin(checkpoint *c, source_form form, const char *file, const char *family_name, tfm_error *err);
+int checkpoint_begin(checkpoint *c, source_form form, const char *file, const char *family_name, family_asks *ask,
+                     const void *user, tfm_error *err);
 /* Room for n tensors; then fill in c->tensors and add each name. A name that stands twice is an error. */
 int checkpoint_room(checkpoint *c, size_t n, tfm_error *err);
 int checkpoint_add(checkpoint *c, const ckpt_tensor *t, tfm_error *err);

@@ -136,9 +136,17 @@ static int settle_head(checkpoint *c, tfm_error *err) {
 
 /* ---- THE PLAN -------------------------------------------------------------------------------------------------- */
 
+/* The rows of a role inside a tensor that holds several: `run` rows from `start` on, then again `period` further. */
+typedef struct row_slice {
+    int64_t start, run, period;
+    int64_t total;   /* rows of the whole tensor */
+    int columns;     /* the source is [in][out]: its columns are meant */
+    int pair_heads;  /* so many heads stand as interleaved pairs, see pair_row; 0: none */
+} row_slice;
+
 typedef struct plan_item {
     const ckpt_tensor *from;
-    int heads;              /* > 0: rows are pairs of so many heads */
+    row_slice slice;
 } plan_item;
 
 typedef struct plan {
@@ -157,27 +165,66 @@ static const char *shape_text(const ckpt_tensor *t, char *buf, size_t size) {
     return buf;
 }
 
-static int check_tensor(const checkpoint *c, const ckpt_tensor *t, int64_t rows, int64_t cols, tfm_error *err) {
+/* t must be [total][cols], [cols][total] if it is stored by columns, or, for a vector (cols 0), have total elements. */
+static int check_tensor(const checkpoint *c, const ckpt_tensor *t, int vector, const row_slice *s, int64_t cols,
+                        tfm_error *err) {
     char shape[160];
+    const int64_t rows = s->columns && !vector ? cols : s->total;
+    if (s->columns && !vector) cols = s->total;
     if (t->type < 0)
         return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: tensor %s has type %s, which is not supported", c->file,
                          t->name, t->type_name);
-    if (rows == 1 && tfm_type_get(t->type)->block != 1)
+    if (vector && tfm_type_get(t->type)->block != 1)
         return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: tensor %s is a vector of type %s", c->file, t->name,
                          t->type_name);
-    if (t->rows == rows && t->cols == cols) return TFM_OK;
+    if (s->columns && !vector && tfm_type_get(t->type)->block != 1)
+        return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: tensor %s is stored by columns in type %s", c->file, t->name,
+                         t->type_name);
+    if (vector ? t->rows * t->cols == rows : t->rows == rows && t->cols == cols) return TFM_OK;
     shape_text(t, shape, sizeof shape);
-    if (rows == 1)
+    if (vector)
         return tool_fail(err, TFM_ERR_FORMAT, "tensor %s is [%s], %s asks for [%lld]", t->name, shape, c->file,
-                         (long long)cols);
+                         (long long)rows);
     return tool_fail(err, TFM_ERR_FORMAT, "tensor %s is [%s], %s asks for [%lld, %lld]", t->name, shape, c->file,
                      (long long)rows, (long long)cols);
 }
 
-static int heads_of_take(const checkpoint *c, int take) {
-    if (take == TAKE_PAIRS_Q) return arch_int(&c->arch, P_N_HEADS);
-    if (take != TAKE_PAIRS_K) return 0;
-    return arch_int(&c->arch, c->arch.p.given[P_N_KV_HEADS] ? P_N_KV_HEADS : P_N_HEADS);
+static row_slice slice_of(const tfm_config *cfg, int layer, int take, int64_t rows) {
+    const tfm_block *b = &cfg->blocks[layer >= 0 && cfg->layer_block ? cfg->layer_block[layer] : 0];
+    const int64_t d = b->head_dim, q = b->n_heads * d, kv = b->n_kv_heads * d, group = b->n_heads / b->n_kv_heads * d;
+    row_slice s = {0, rows, rows, rows, (take & TAKE_COLUMNS) != 0, 0};
+    switch (take & ~TAKE_COLUMNS) {
+    case TAKE_PAIRS_Q: s.pair_heads = b->n_heads; break;
+    case TAKE_PAIRS_K: s.pair_heads = b->n_kv_heads; break;
+    case TAKE_ALL_V: s.start += kv; /* fall through */
+    case TAKE_ALL_K: s.start += q;  /* fall through */
+    case TAKE_ALL_Q: s.total = q + 2 * kv; break;
+    case TAKE_GROUPS_V: s.start += d;     /* fall through */
+    case TAKE_GROUPS_K: s.start += group; /* fall through */
+    case TAKE_GROUPS_Q:
+        s.run = s.start ? d : group;
+        s.period = group + 2 * d;
+        s.total = q + 2 * kv;
+        break;
+    case TAKE_QUARTERS_K: s.start += rows / 4; /* fall through */
+    case TAKE_QUARTERS_V: s.start += rows / 4; /* fall through */
+    case TAKE_QUARTERS_Q:
+        s.run = rows / 4;
+        s.period = 3 * (rows / 4);
+        s.total = 3 * rows;
+        break;
+    case TAKE_SECOND_HALF: s.start += rows; /* fall through */
+    case TAKE_FIRST_HALF: s.total = 2 * rows; break;
+    default: break;
+    }
+    return s;
+}
+
+/* Bytes of the source that are read for a tensor. */
+static uint64_t item_bytes(const tfm_tensor *t, const ckpt_tensor *from) {
+    const tfm_type_info *type = tfm_type_get(from->type);
+    if (t->layout == TFM_ROWS) return (uint64_t)from->rows * from->row_bytes;
+    return (uint64_t)t->rows * (uint64_t)(t->cols / type->block) * (uint64_t)type->block_bytes;
 }
 
 /* Adds the tensor of a role, if the description has that role. */
@@ -194,7 +241,9 @@ static int plan_role(checkpoint *c, plan *p, int layer, int role, tfm_error *err
         return tool_fail(err, TFM_ERR_FORMAT, "%s: tensor %s is missing, expected [%lld, %lld]", c->file,
                          checkpoint_role_name(c, role, layer, missing, sizeof missing), (long long)rows,
                          (long long)cols);
-    int code = check_tensor(c, t, rows, cols, err);
+    const int vector = rows == 1;
+    const row_slice slice = slice_of(&p->config, layer, name->take, vector ? cols : rows);
+    int code = check_tensor(c, t, vector, &slice, cols, err);
     if (code) return code;
     t->used = 1;
     tfm_weight *w = &p->weights[p->n];
@@ -205,11 +254,11 @@ static int plan_role(checkpoint *c, plan *p, int layer, int role, tfm_error *err
     w->expert = -1;
     w->t.rows = rows;
     w->t.cols = cols;
-    w->t.type = rows == 1 ? TFM_F32 : type_for_columns(wanted, cols);
-    w->t.layout = rows == 1 ? TFM_ROWS : TFM_TILED;
+    w->t.type = vector ? TFM_F32 : type_for_columns(wanted, cols);
+    w->t.layout = vector ? TFM_ROWS : TFM_TILED;
     p->items[p->n].from = t;
-    p->items[p->n].heads = heads_of_take(c, name->take);
-    p->bytes += (uint64_t)rows * t->row_bytes;
+    p->items[p->n].slice = slice;
+    p->bytes += item_bytes(&w->t, t);
     p->n++;
     return TFM_OK;
 }
@@ -252,7 +301,7 @@ static int make_plan(checkpoint *c, plan *p, tfm_error *err) {
     int code = settle_head(c, err);
     if (!code) code = describe(&c->arch, c->file, c->mem, &p->config, err);
     if (code) return code;
-    size_t room = c->n_tensors + 1; /* a tensor plays one role */
+    size_t room = 3 * c->n_tensors + 1; /* a tensor plays one role, a fused one up to three */
     p->weights = arena_array(c->mem, room, sizeof *p->weights);
     p->items = arena_array(c->mem, room, sizeof *p->items);
     if (!p->weights || !p->items) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
@@ -279,14 +328,32 @@ static int64_t pair_row(int64_t r, int64_t rows, int heads) {
     return r - in_head + 2 * (in_head % half) + in_head / half;
 }
 
-/* Rows [first, first + n) of the tensor in the model's order. */
-static int gather(const stream *s, const plan_item *item, int64_t rows, int64_t first, int64_t n, char *buf) {
+/* Where row r of the model stands in the source. */
+static int64_t source_row(const row_slice *s, int64_t r) {
+    if (s->pair_heads) r = pair_row(r, s->total, s->pair_heads);
+    return s->start + r / s->run * s->period + r % s->run;
+}
+
+/* Rows [first, first + n) of the tensor in the model's order; as many at once as stand together. */
+static int gather(const stream *s, const plan_item *item, int64_t first, int64_t n, char *buf) {
     const ckpt_tensor *t = item->from;
     int code = TFM_OK;
-    if (!item->heads) return read_rows(s->c, t, first, n, buf, s->err);
-    for (int64_t i = 0; !code && i < n; i++)
-        code = read_rows(s->c, t, pair_row(first + i, rows, item->heads), 1, buf + (size_t)i * t->row_bytes, s->err);
+    for (int64_t i = 0, run; !code && i < n; i += run) {
+        const int64_t from = source_row(&item->slice, first + i);
+        for (run = 1; i + run < n && source_row(&item->slice, first + i + run) == from + run; run++) {}
+        code = read_rows(s->c, t, from, run, buf + (size_t)i * t->row_bytes, s->err);
+    }
     return code;
+}
+
+/* The same rows where they are the source's columns; all of it is in memory. */
+static void gather_columns(const plan_item *item, const char *whole, int64_t first, int64_t n, char *buf) {
+    const ckpt_tensor *t = item->from;
+    const size_t element = (size_t)tfm_type_get(t->type)->block_bytes;
+    for (int64_t i = 0; i < n; i++) {
+        const char *column = whole + (size_t)source_row(&item->slice, first + i) * element;
+        for (int64_t k = 0; k < t->rows; k++, buf += element) memcpy(buf, column + (size_t)k * t->row_bytes, element);
+    }
 }
 
 static void advance(stream *s, const void *bytes, uint64_t n) {
@@ -297,19 +364,20 @@ static void advance(stream *s, const void *bytes, uint64_t n) {
 
 /* Norms and biases: float32, little-endian. */
 static int stream_vector(stream *s, const plan_item *item, const tfm_tensor *t, arena *mem) {
-    char *raw = arena_array(mem, 1, (size_t)item->from->row_bytes);
-    float *values = arena_array(mem, (size_t)t->cols, sizeof *values);
+    const ckpt_tensor *from = item->from;
+    const int64_t count = from->rows * from->cols;
+    char *raw = arena_array(mem, (size_t)from->rows, (size_t)from->row_bytes);
+    float *values = arena_array(mem, (size_t)count, sizeof *values);
     unsigned char *out = arena_array(mem, (size_t)t->cols, sizeof *values);
     if (!raw || !values || !out) return tool_fail(s->err, TFM_ERR_MEMORY, "out of memory");
-    int code = read_rows(s->c, item->from, 0, 1, raw, s->err);
+    int code = read_rows(s->c, from, 0, from->rows, raw, s->err);
     if (code) return code;
-    advance(s, raw, item->from->row_bytes);
-    tfm_tensor as_stored = {raw, item->from->type, TFM_ROWS, 1, t->cols};
+    advance(s, raw, (uint64_t)from->rows * from->row_bytes);
+    tfm_tensor as_stored = {raw, from->type, TFM_ROWS, 1, count};
     tfm_tensor_row(&as_stored, 0, values);
     for (int64_t i = 0; i < t->cols; i++) {
-        int64_t from = item->heads ? pair_row(i, t->cols, item->heads) : i;
         uint32_t bits;
-        memcpy(&bits, &values[from], sizeof bits);
+        memcpy(&bits, &values[source_row(&item->slice, i)], sizeof bits);
         for (int k = 0; k < 4; k++) out[4 * i + k] = (unsigned char)(bits >> (8 * k));
     }
     return writer_data(s->w, out, (size_t)t->cols * sizeof *values, s->err);
@@ -323,16 +391,25 @@ static void *aligned(arena *mem, size_t n) {
 /* One chunk of whole strips at a time: read, pack, write. */
 static int stream_matrix(stream *s, const plan_item *item, const tfm_tensor *t, arena *mem) {
     const ckpt_tensor *from = item->from;
-    size_t stride = (size_t)from->row_bytes, strip = tfm_strip_bytes(t->type, t->cols);
+    const tfm_type_info *type = tfm_type_get(from->type);
+    size_t stride = (size_t)(t->cols / type->block) * (size_t)type->block_bytes;
+    size_t strip = tfm_strip_bytes(t->type, t->cols);
     int64_t step = (int64_t)(CHUNK_BYTES / (stride * STRIP) + 1) * STRIP;
     if (step > t->rows) step = (t->rows + STRIP - 1) / STRIP * STRIP;
     char *raw = arena_array(mem, (size_t)step, stride);
     char *packed = aligned(mem, (size_t)(step / STRIP) * strip);
     char *work = aligned(mem, strip_work_bytes(from->type, t->cols));
-    if (!raw || !packed || !work) return tool_fail(s->err, TFM_ERR_MEMORY, "out of memory");
+    char *whole = item->slice.columns ? arena_array(mem, (size_t)from->rows, (size_t)from->row_bytes) : raw;
+    if (!raw || !packed || !work || !whole) return tool_fail(s->err, TFM_ERR_MEMORY, "out of memory");
+    if (item->slice.columns) {
+        int code = read_rows(s->c, from, 0, from->rows, whole, s->err);
+        if (code) return code;
+    }
     for (int64_t row = 0; row < t->rows; row += step) {
         int64_t n = t->rows - row < step ? t->rows - row : step;
-        int code = gather(s, item, t->rows, row, n, raw);
+        int code = TFM_OK;
+        if (item->slice.columns) gather_columns(item, whole, row, n, raw);
+        else code = gather(s, item, row, n, raw);
         if (code) return code;
         advance(s, raw, (uint64_t)n * stride);
         for (int64_t r = 0; !code && r < n; r += STRIP)

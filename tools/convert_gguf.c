@@ -69,7 +69,7 @@ static int read_keys(checkpoint *c, const gguf *g, const char *arch_name, tfm_er
         double value = 0;
         int code = TFM_OK;
         if (strncmp(kv->key, arch_name, n) || kv->key[n] != '.') continue;
-        const rule *r = family_rule(c->family, FORM_GGUF, kv->key + n);
+        const rule *r = family_rule(c->family, FORM_GGUF, kv->key + n, 0);
         snprintf(where, sizeof where, "%s: %s", c->file, kv->key);
         if (!r && !says_nothing(g, kv)) code = checkpoint_unknown(c, where, kv->key, err);
         if (!r || r->param == P_NONE) {
@@ -176,7 +176,7 @@ int checkpoint_open_gguf(checkpoint *c, const source *src, tfm_error *err) {
     c->reader = g;
     c->read_rows = read_gguf_rows;
     c->tokenizer = gguf_tokenizer;
-    code = checkpoint_begin(c, FORM_GGUF, src->name, arch_name, err);
+    code = checkpoint_begin(c, FORM_GGUF, src->name, arch_name, NULL, NULL, err);
     if (!code) code = add_tensors(c, g, err);
     if (!code) code = read_keys(c, g, arch_name, err);
     if (!code) read_parts(c);

@@ -53,9 +53,9 @@ static int says_nothing(const json *v) {
 }
 
 static int read_name(const json *v, const rule *r, double *value, tfm_error *err) {
-    const char *text;
+    const char *text = v->boolean ? "true" : "false";
     char where[PATH_TEXT];
-    int code = json_as_string(v, &text, err);
+    int code = v->type == JSON_BOOL ? TFM_OK : json_as_string(v, &text, err);
     if (code) return code;
     for (const named_value *n = r->names; n->name; n++) {
         if (strcmp(n->name, text)) continue;
@@ -122,6 +122,24 @@ static int read_layer_types(checkpoint *c, const json *v, tfm_error *err) {
     return TFM_OK;
 }
 
+/* Which layers rotate: 1 or 0 each. */
+static int read_rope_flags(checkpoint *c, const json *v, tfm_error *err) {
+    char where[PATH_TEXT];
+    size_t n = json_count(v);
+    int64_t flag = 0;
+    if (!json_is(v, JSON_ARRAY))
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: expected a list", json_path(v, where, sizeof where));
+    c->arch.rope_layer = arena_array(c->mem, n + 1, 1);
+    c->arch.n_rope_listed = (int64_t)n;
+    if (!c->arch.rope_layer) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    for (size_t i = 0; i < n; i++) {
+        int code = json_as_int(json_at(v, i), &flag, err);
+        if (code) return code;
+        c->arch.rope_layer[i] = flag != 0;
+    }
+    return TFM_OK;
+}
+
 /* A list of RoPE divisors; it becomes a tensor once the tensors are known. */
 static int read_factors(checkpoint *c, value_set *set, const rule *r, const json *v, tfm_error *err) {
     hf_reader *reader = c->reader;
@@ -184,11 +202,15 @@ static int read_rope(checkpoint *c, const json *v, tfm_error *err) {
     return read_rope_values(c, &c->arch.local, local, err);
 }
 
+static int read_members(checkpoint *c, const json *object, tfm_error *err);
+
 static int read_special(checkpoint *c, const rule *r, const json *v, tfm_error *err) {
     switch (r->param) {
     case P_EOS: return read_eos(c, v, err);
     case P_LAYER_TYPES: return read_layer_types(c, v, err);
+    case P_ROPE_FLAGS: return read_rope_flags(c, v, err);
     case P_ROPE_OBJECT: return read_rope(c, v, err);
+    case P_NESTED: return read_members(c, v, err);
     default: return TFM_OK;
     }
 }
@@ -197,17 +219,30 @@ static int read_special(checkpoint *c, const rule *r, const json *v, tfm_error *
 
 static int read_member(checkpoint *c, const json *v, tfm_error *err) {
     char where[PATH_TEXT];
-    const rule *r = family_rule(c->family, FORM_HF, v->key);
+    const rule *r = family_rule(c->family, FORM_HF, v->key, 0);
+    int code = TFM_OK;
     if (!r) return says_nothing(v) ? TFM_OK : checkpoint_unknown(c, json_path(v, where, sizeof where), v->key, err);
-    if (json_is_null(v)) {
-        if (r->flags & RULE_NULL_IS_OFF) {
+    for (int i = 0; !code && (r = family_rule(c->family, FORM_HF, v->key, i)) != NULL; i++) {
+        if (!json_is_null(v)) {
+            code = r->kind == RULE_SPECIAL ? read_special(c, r, v, err) : read_plain(&c->arch.p, r, v, err);
+        } else if (r->flags & RULE_NULL_IS_OFF) {
             c->arch.p.v[r->param] = 0;
             c->arch.p.given[r->param] = GIVEN_FILE;
         }
-        return TFM_OK;
     }
-    if (r->kind == RULE_SPECIAL) return read_special(c, r, v, err);
-    return read_plain(&c->arch.p, r, v, err);
+    return code;
+}
+
+static int read_members(checkpoint *c, const json *object, tfm_error *err) {
+    int code = TFM_OK;
+    for (size_t i = 0; !code && i < json_count(object); i++) code = read_member(c, json_at(object, i), err);
+    return code;
+}
+
+/* family_asks */
+static int is_true(const void *user, const char *key) {
+    const json *v = json_get(user, key);
+    return json_is(v, JSON_BOOL) && v->boolean;
 }
 
 /* A model with other towers keeps its language model's values in text_config, and few of them beside it. */
@@ -247,8 +282,8 @@ static int read_config(checkpoint *c, const source_dir *dir, tfm_error *err) {
     if (!code) code = refuse_quantized(text, err);
     if (!code)
         code = checkpoint_begin(c, FORM_HF, arena_strdup(c->mem, json_path(config, file, sizeof file)), model_type,
-                                err);
-    for (size_t i = 0; !code && i < json_count(text); i++) code = read_member(c, json_at(text, i), err);
+                                is_true, text, err);
+    if (!code) code = read_members(c, text, err);
     if (!code && text != config) code = read_wrapper(c, config, err);
     if (code) return code;
     const char *missing = family_missing(c->family, FORM_HF, &c->arch.p);
@@ -262,7 +297,7 @@ static int read_generation_config(checkpoint *c, const source_dir *dir, tfm_erro
     const json *eos = json_get(config, "eos_token_id"), *bos = json_get(config, "bos_token_id");
     if (!code && !says_nothing(eos)) code = read_eos(c, eos, err);
     if (!code && !json_is_null(bos))
-        code = read_plain(&c->arch.p, family_rule(c->family, FORM_HF, "bos_token_id"), bos, err);
+        code = read_plain(&c->arch.p, family_rule(c->family, FORM_HF, "bos_token_id", 0), bos, err);
     return code;
 }
 

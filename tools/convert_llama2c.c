@@ -65,7 +65,7 @@ int checkpoint_open_llama2c(checkpoint *c, const source *src, tfm_error *err) {
     c->reader = m;
     c->read_rows = read_l2c_rows;
     c->tokenizer = no_tokenizer;
-    code = checkpoint_begin(c, FORM_LLAMA2C, src->name, "llama2c", err);
+    code = checkpoint_begin(c, FORM_LLAMA2C, src->name, "llama2c", NULL, NULL, err);
     if (!code) set_values(c, m);
     if (!code) code = add_tensors(c, m, err);
     if (!code) code = source_read(src, 0, header, sizeof header, err);

@@ -85,6 +85,16 @@ static void set_rope_scaling(tfm_block *b, const value_set *set, const value_set
     }
 }
 
+/* How many dimensions of a head rotate: said, or a part of them (cut down to a whole number), else all (0). */
+static int rope_dims(const arch *a, const value_set *set) {
+    const int head_dim = arch_int(a, P_HEAD_DIM);
+    const value_set *from = set->given[P_ROPE_PART] ? set : &a->p;
+    int dims = head_dim;
+    if (a->p.given[P_ROPE_DIMS]) dims = arch_int(a, P_ROPE_DIMS);
+    else if (from->given[P_ROPE_PART]) dims = (int)((double)head_dim * from->v[P_ROPE_PART]);
+    return dims == head_dim ? 0 : dims;
+}
+
 static int set_rope(const describer *d, tfm_block *b, const value_set *set) {
     int scaling = rope_scaling_of(set);
     for (size_t i = 0; i < sizeof rope_needs / sizeof *rope_needs; i++)
@@ -94,7 +104,12 @@ static int set_rope(const describer *d, tfm_block *b, const value_set *set) {
     if (!(theta > 0 && theta < 1e30))
         return tool_fail(d->err, TFM_ERR_FORMAT, "%s: rope_theta %g is not a positive number", d->file, theta);
     b->rope_theta = (float)theta;
+    b->rope_dims = rope_dims(d->a, set);
     b->rope_scaling = scaling;
+    if (set->given[P_TEMPERATURE]) {
+        b->temperature = (float)set->v[P_TEMPERATURE];
+        b->temperature_ctx = (int32_t)rope_or(set, P_ROPE_CTX_ORIG, d->a->p.v[P_N_CTX]);
+    }
     if (scaling != TFM_ROPE_PLAIN) {
         set_rope_scaling(b, set, &d->a->p);
         if (!(b->rope_factor > 0))
@@ -108,7 +123,7 @@ static int set_rope(const describer *d, tfm_block *b, const value_set *set) {
 
 /* The RoPE of window layers, where it is another one. */
 static const value_set *local_rope(const arch *a, value_set *buf) {
-    if (!a->has_local && !a->p.given[P_ROPE_LOCAL_THETA]) return &a->p;
+    if (!a->has_local && !a->p.given[P_ROPE_LOCAL_THETA] && !arch_int(a, P_ROPE_LOCAL_PLAIN)) return &a->p;
     memset(buf, 0, sizeof *buf);
     if (a->has_local) *buf = a->local;
     if (!buf->given[P_ROPE_THETA]) {
@@ -137,8 +152,20 @@ static int window_size(const arch *a) {
     return arch_int(a, P_WINDOW);
 }
 
-static float query_scale(const arch *a) {
+/* Whether layer i rotates its queries and keys. */
+static int is_rope_layer(const arch *a, int64_t i) {
+    if (a->rope_layer) return a->rope_layer[i];
+    switch (arch_int(a, P_ROPE_LAYERS)) {
+    case ROPE_IN_WINDOWS: return !window_size(a) || is_window_layer(a, i);
+    case ROPE_IN_PERIOD: return (i + 1) % arch_int(a, P_ROPE_PERIOD) != 0;
+    default: return 1;
+    }
+}
+
+static float query_scale(const arch *a, int64_t layer) {
     double head_dim = arch_value(a, P_HEAD_DIM), scalar = head_dim;
+    if (a->p.given[P_ATTN_SCALE]) return (float)a->p.v[P_ATTN_SCALE];
+    if (arch_int(a, P_SCALE_BY_LAYER)) return (float)(1 / sqrt(head_dim) / (double)(layer + 1));
     if (a->p.given[P_QUERY_SCALAR]) scalar = a->p.v[P_QUERY_SCALAR];
     if (a->p.given[P_QUERY_WIDE_LAYERS] && arch_int(a, P_QUERY_WIDE_LAYERS) == arch_int(a, P_N_LAYERS))
         scalar = floor(arch_value(a, P_D_MODEL) / arch_value(a, P_N_HEADS));
@@ -154,11 +181,14 @@ static int describe_block(const describer *d, int64_t layer, tfm_block *b) {
     b->norm_place = arch_int(a, P_NORM_PLACE);
     b->norm_eps = (float)arch_value(a, P_NORM_EPS);
     b->norm_offset = (float)arch_value(a, P_NORM_OFFSET);
+    b->norm_no_weight = arch_int(a, P_NORM_NO_WEIGHT);
+    b->residual = arch_int(a, P_RESIDUAL);
+    b->residual_scale = (float)arch_value(a, P_RESIDUAL_SCALE);
     b->bias = arch_int(a, P_BIAS);
     b->n_heads = arch_int(a, P_N_HEADS);
     b->n_kv_heads = arch_int(a, P_N_KV_HEADS);
     b->head_dim = arch_int(a, P_HEAD_DIM);
-    b->attn_scale = query_scale(a);
+    b->attn_scale = query_scale(a, layer);
     b->attn_softcap = (float)arch_value(a, P_ATTN_SOFTCAP);
     b->window = in_window ? window_size(a) : 0;
     b->qk_norm = arch_int(a, P_QK_NORM);
@@ -166,13 +196,18 @@ static int describe_block(const describer *d, int64_t layer, tfm_block *b) {
         b->qk_norm_kind = b->norm_kind;
         b->qk_norm_eps = b->norm_eps;
         b->qk_norm_offset = b->norm_offset;
+        b->qk_norm_late = arch_int(a, P_QK_AFTER_ROPE);
     }
-    b->rope_style = arch_int(a, P_ROPE_STYLE);
-    if (arch_int(a, P_ROPE_DIMS) != b->head_dim) b->rope_dims = arch_int(a, P_ROPE_DIMS);
+    b->qkv_clamp = (float)arch_value(a, P_QKV_CLAMP);
+    b->alibi = arch_int(a, P_ALIBI);
     b->ffn_act = arch_int(a, P_ACT);
     b->ffn_gated = arch_int(a, P_GATED);
+    if (!b->ffn_gated) b->bias &= ~TFM_BIAS_GATE;
     b->d_ff = arch_int(a, P_D_FF);
-    return set_rope(d, b, in_window ? local_rope(a, &local) : &a->p);
+    const value_set *rope = in_window ? local_rope(a, &local) : &a->p;
+    if (!is_rope_layer(a, layer)) return TFM_OK;
+    b->rope_style = arch_int(a, P_ROPE_STYLE);
+    return b->rope_style ? set_rope(d, b, rope) : TFM_OK;
 }
 
 /* Blocks are shared by equal layers. */
@@ -208,6 +243,10 @@ static int settle_sizes(const describer *d, arch *a) {
         {P_N_LAYERS, "number of layers"}, {P_D_MODEL, "hidden size"}, {P_N_HEADS, "number of heads"},
         {P_D_FF, "feed-forward size"}, {P_N_CTX, "context length"}};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        if (sizes[i].p == P_D_FF && a->p.given[P_D_FF] != GIVEN_FILE) { /* where the family lets it be absent */
+            a->p.v[P_D_FF] = 4 * arch_value(a, P_D_MODEL);
+            a->p.given[P_D_FF] = GIVEN_DEFAULT;
+        }
         int code = need_positive(d, sizes[i].p, sizes[i].what);
         if (code) return code;
     }
@@ -231,6 +270,12 @@ static int settle_sizes(const describer *d, arch *a) {
     if (arch_int(a, P_WINDOW_RULE) == WINDOW_PERIOD && arch_int(a, P_WINDOW_PERIOD) < 1)
         return tool_fail(d->err, TFM_ERR_FORMAT, "%s: sliding window pattern %d, expected at least 1", d->file,
                          arch_int(a, P_WINDOW_PERIOD));
+    if (arch_int(a, P_ROPE_LAYERS) == ROPE_IN_PERIOD && arch_int(a, P_ROPE_PERIOD) < 1)
+        return tool_fail(d->err, TFM_ERR_FORMAT, "%s: interval of layers without RoPE %d, expected at least 1", d->file,
+                         arch_int(a, P_ROPE_PERIOD));
+    if (a->rope_layer && a->n_rope_listed != arch_int(a, P_N_LAYERS))
+        return tool_fail(d->err, TFM_ERR_FORMAT, "%s: the list of layers with RoPE has %lld entries, the model %d layers",
+                         d->file, (long long)a->n_rope_listed, arch_int(a, P_N_LAYERS));
     if (a->window_layer && a->n_listed != arch_int(a, P_N_LAYERS))
         return tool_fail(d->err, TFM_ERR_FORMAT, "%s: layer_types has %lld entries, the model %d layers", d->file,
                          (long long)a->n_listed, arch_int(a, P_N_LAYERS));
@@ -258,8 +303,17 @@ int describe(const arch *given, const char *file, arena *mem, tfm_config *c, tfm
     c->d_model = arch_int(&a, P_D_MODEL);
     c->n_vocab = arch_int(&a, P_N_VOCAB);
     c->n_ctx = arch_int(&a, P_N_CTX);
-    c->embed_scale = arch_int(&a, P_EMBED_SQRT) ? (float)sqrt((double)c->d_model) : 0;
-    c->norm_kind = arch_int(&a, P_NORM_KIND);
+    c->embed_scale = arch_int(&a, P_EMBED_SQRT) ? (float)sqrt((double)c->d_model) : (float)arch_value(&a, P_EMBED_SCALE);
+    c->d_embed = arch_int(&a, P_D_EMBED) != c->d_model ? arch_int(&a, P_D_EMBED) : 0;
+    c->pos_kind = arch_int(&a, P_POS_KIND);
+    c->pos_offset = arch_int(&a, P_POS_OFFSET);
+    c->embed_norm = arch_int(&a, P_EMBED_NORM);
+    c->norm_kind = arch_int(&a, P_OUT_NORM) ? arch_int(&a, P_NORM_KIND) : TFM_NORM_NONE;
+    c->norm_bias = (arch_int(&a, P_BIAS) & TFM_BIAS_NORM) != 0;
+    c->norm_no_weight = arch_int(&a, P_NORM_NO_WEIGHT);
+    c->head_bias = arch_int(&a, P_HEAD_BIAS);
+    c->logit_scale = (float)arch_value(&a, P_LOGIT_SCALE);
+    if (a.p.given[P_LOGIT_DIVISOR] && a.p.v[P_LOGIT_DIVISOR] > 0) c->logit_scale = (float)(1 / a.p.v[P_LOGIT_DIVISOR]);
     c->norm_eps = (float)arch_value(&a, P_NORM_EPS);
     c->norm_offset = (float)arch_value(&a, P_NORM_OFFSET);
     c->tied = arch_int(&a, P_TIED);

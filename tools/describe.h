@@ -11,7 +11,8 @@ typedef struct arch {
     value_set local;             /* the RoPE of window layers, if has_local */
     int has_local;
     unsigned char *window_layer; /* [n_listed]: 1 if a layer has the window; NULL: by P_WINDOW_RULE */
-    int64_t n_listed;
+    unsigned char *rope_layer;   /* [n_rope_listed]: 1 if a layer rotates; NULL: by P_ROPE_LAYERS */
+    int64_t n_listed, n_rope_listed;
     int rope_factors;            /* the checkpoint holds a tensor of divisors */
     int n_eos;
     int32_t eos[ARCH_MAX_EOS];

@@ -22,6 +22,7 @@
 #define BOOL(key, param)              { key, param, RULE_BOOL, 0, 0, NULL }
 #define BOOL_OR(key, param, value)    { key, param, RULE_BOOL, RULE_DEFAULT, value, NULL }
 #define BITS(key, param, bits)        { key, param, RULE_BITS, 0, bits, NULL }
+#define BITS_ON(key, param, bits)     { key, param, RULE_BITS, RULE_DEFAULT, bits, NULL }
 #define NAME(key, param, names)       { key, param, RULE_NAME, 0, 0, names }
 #define NAME_OR(key, param, value, names) { key, param, RULE_NAME, RULE_DEFAULT, value, names }
 #define SPECIAL(key, param)           { key, param, RULE_SPECIAL, 0, 0, NULL }
@@ -63,6 +64,8 @@ const rule rope_rules[] = {
     REAL("mscale", P_ROPE_MSCALE),
     REAL("mscale_all_dim", P_ROPE_MSCALE_ALL),
     BOOL("truncate", P_ROPE_TRUNCATE),
+    REAL("partial_rotary_factor", P_ROPE_PART),
+    REAL("llama_4_scaling_beta", P_TEMPERATURE),
     SPECIAL("short_factor", P_ROPE_SHORT),
     SPECIAL("long_factor", P_ROPE_LONG),
     HARMLESS("finetuned"),
@@ -92,13 +95,14 @@ static const rule hf_rules[] = {
     FIXED(P_ROPE_STYLE, TFM_ROPE_HALF),
     FIXED(P_NORM_KIND, TFM_NORM_RMS),
     FIXED(P_NORM_PLACE, TFM_PLACE_PRE),
+    FIXED(P_OUT_NORM, 1),
     FIXED(P_GATED, 1),
     /* training, bookkeeping, and the generation defaults that older versions wrote here */
     HARMLESS("model_type"), HARMLESS("architectures"), HARMLESS("auto_map"), HARMLESS("_name_or_path"),
     HARMLESS("name_or_path"), HARMLESS("transformers_version"), HARMLESS("transformers.js_config"),
     HARMLESS("torch_dtype"), HARMLESS("dtype"), HARMLESS("use_cache"), HARMLESS("cache_implementation"),
     HARMLESS("_attn_implementation_autoset"), HARMLESS("attn_implementation"), HARMLESS("_attn_implementation"),
-    HARMLESS("initializer_range"), HARMLESS("attention_dropout"), HARMLESS("hidden_dropout"), HARMLESS("resid_pdrop"),
+    HARMLESS("initializer_range"), HARMLESS("attention_dropout"), HARMLESS("hidden_dropout"), HARMLESS("resid_pdrop"), HARMLESS("residual_dropout"),
     HARMLESS("embd_pdrop"), HARMLESS("pretraining_tp"), HARMLESS("pad_token_id"), HARMLESS("unk_token_id"),
     HARMLESS("sep_token_id"), HARMLESS("is_llama_config"), HARMLESS("unsloth_version"), HARMLESS("unsloth_fixed"),
     HARMLESS("tokenizer_class"), HARMLESS("id2label"), HARMLESS("label2id"), HARMLESS("num_labels"),
@@ -165,6 +169,7 @@ static const rule gguf_rules[] = {
     FIXED(P_ROPE_STYLE, TFM_ROPE_HALF),
     FIXED(P_NORM_KIND, TFM_NORM_RMS),
     FIXED(P_NORM_PLACE, TFM_PLACE_PRE),
+    FIXED(P_OUT_NORM, 1),
     FIXED(P_GATED, 1),
     FIXED(P_ACT, TFM_ACT_SILU),
     HARMLESS(".rope.scaling.finetuned"), HARMLESS(".tensor_data_layout"),
@@ -236,6 +241,7 @@ static const rule llama2c_rules[] = {
     FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED),
     FIXED(P_NORM_KIND, TFM_NORM_RMS),
     FIXED(P_NORM_PLACE, TFM_PLACE_PRE),
+    FIXED(P_OUT_NORM, 1),
     FIXED(P_GATED, 1),
     FIXED(P_ACT, TFM_ACT_SILU),
     FIXED(P_BOS, 1),
@@ -397,7 +403,296 @@ static const family gemma3 = {
     {[FORM_HF] = {"gemma3_text gemma3", gemma3_hf, NULL, NULL, NULL, NULL},
      [FORM_GGUF] = {"gemma3", gemma3_gguf, NULL, NULL, NULL, NULL}}};
 
-static const family *const families[] = {&llama, &mistral, &qwen2, &qwen3, &gemma, &gemma2, &gemma3};
+/* ---- LLAMA-SHAPED, WITH A TWIST OR TWO ------------------------------------------------------------------------- */
+
+#define HF_FAMILY(var, base, words, rules, names) \
+    static const family var = {#var, base, {[FORM_HF] = {words, rules, names, NULL, NULL, NULL}}}
+
+/* q, k and v in one matrix, gate and up in another; part of a head may rotate; every layer has the window, or none. */
+static const rule phi3_hf[] = {
+    INT_OR("max_position_embeddings", P_N_CTX, 4096),
+    REAL_OR("rms_norm_eps", P_NORM_EPS, 1e-5),
+    INT("sliding_window", P_WINDOW),
+    REAL("partial_rotary_factor", P_ROPE_PART),
+    BITS("attention_bias", P_BIAS, 0),
+    FIXED(P_WINDOW_RULE, WINDOW_ALL),
+    END};
+static const name_row phi3_names[] = {
+    {"@layers.#.self_attn.qkv_proj.weight", TFM_ROLE_Q, TAKE_ALL_Q},
+    {"@layers.#.self_attn.qkv_proj.weight", TFM_ROLE_K, TAKE_ALL_K},
+    {"@layers.#.self_attn.qkv_proj.weight", TFM_ROLE_V, TAKE_ALL_V},
+    {"@layers.#.mlp.gate_up_proj.weight", TFM_ROLE_GATE, TAKE_FIRST_HALF},
+    {"@layers.#.mlp.gate_up_proj.weight", TFM_ROLE_UP, TAKE_SECOND_HALF},
+    NAMES_END};
+HF_FAMILY(phi3, &decoder, "phi3", phi3_hf, phi3_names);
+
+/* Four multipliers; attention_multiplier is the scale of the scores itself, not a factor on it. */
+static const rule granite_hf[] = {
+    REAL_OR("embedding_multiplier", P_EMBED_SCALE, 1),
+    REAL_OR("logits_scaling", P_LOGIT_DIVISOR, 1),
+    REAL_OR("residual_multiplier", P_RESIDUAL_SCALE, 1),
+    REAL_OR("attention_multiplier", P_ATTN_SCALE, 1),
+    BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
+    BITS("mlp_bias", P_BIAS, BIAS_MLP),
+    END};
+HF_FAMILY(granite, &decoder, "granite", granite_hf, NULL);
+
+/* Interleaved RoPE; no bias on o. */
+static const rule helium_hf[] = {
+    INT_OR("head_dim", P_HEAD_DIM, 128),
+    INT_OR("max_position_embeddings", P_N_CTX, 4096),
+    REAL_OR("rms_norm_eps", P_NORM_EPS, 1e-8),
+    REAL_OR("rope_theta", P_ROPE_THETA, 1e5),
+    BITS("attention_bias", P_BIAS, BIAS_QKV),
+    BITS("mlp_bias", P_BIAS, BIAS_MLP),
+    FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED),
+    END};
+HF_FAMILY(helium, &decoder, "helium", helium_hf, NULL);
+
+static const rule ernie4_5_hf[] = {
+    INT_OR("head_dim", P_HEAD_DIM, 128),
+    INT_OR("max_position_embeddings", P_N_CTX, 131072),
+    REAL_OR("rms_norm_eps", P_NORM_EPS, 1e-5),
+    REAL_OR("rope_theta", P_ROPE_THETA, 5e5),
+    BOOL_OR("tie_word_embeddings", P_TIED, 1),
+    BITS("use_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O | BIAS_MLP),
+    FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED),
+    END};
+HF_FAMILY(ernie4_5, &decoder, "ernie4_5", ernie4_5_hf, NULL);
+
+static const rule seed_oss_hf[] = {
+    INT_OR("head_dim", P_HEAD_DIM, 128),
+    INT_OR("max_position_embeddings", P_N_CTX, 524288),
+    BITS_ON("attention_bias", P_BIAS, BIAS_QKV),
+    BITS("attention_out_bias", P_BIAS, TFM_BIAS_O),
+    BITS("mlp_bias", P_BIAS, BIAS_MLP),
+    END};
+HF_FAMILY(seed_oss, &decoder, "seed_oss", seed_oss_hf, NULL);
+
+/* Feed-forward without a gate, squared ReLU. */
+static const rule arcee_hf[] = {
+    INT_OR("max_position_embeddings", P_N_CTX, 4096),
+    REAL_OR("rms_norm_eps", P_NORM_EPS, 1e-5),
+    NAME_OR("hidden_act", P_ACT, TFM_ACT_RELU2, activations),
+    FIXED(P_GATED, 0),
+    END};
+HF_FAMILY(arcee, &llama, "arcee", arcee_hf, NULL);
+
+/* The norms of q and k come after RoPE. */
+static const rule hunyuan_hf[] = {
+    REAL_OR("rms_norm_eps", P_NORM_EPS, 1e-5),
+    BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
+    HARMLESS("attention_head_dim"), HARMLESS("eod_token_id"),
+    FIXED(P_QK_NORM, TFM_QKNORM_HEAD),
+    FIXED(P_QK_AFTER_ROPE, 1),
+    END};
+static const name_row hunyuan_names[] = {
+    {"@layers.#.self_attn.query_layernorm.weight", TFM_ROLE_Q_NORM, TAKE_ROWS},
+    {"@layers.#.self_attn.key_layernorm.weight", TFM_ROLE_K_NORM, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(hunyuan_v1_dense, &decoder, "hunyuan_v1_dense", hunyuan_hf, hunyuan_names);
+
+/* Interleaved RoPE over half a head, gate and up in one matrix; biases on q, k and v but not on o. */
+static const rule glm_hf[] = {
+    INT_OR("head_dim", P_HEAD_DIM, 128),
+    INT_OR("max_position_embeddings", P_N_CTX, 131072),
+    REAL_OR("rms_norm_eps", P_NORM_EPS, 1.5625e-7),
+    REAL_OR("partial_rotary_factor", P_ROPE_PART, 0.5),
+    BITS_ON("attention_bias", P_BIAS, BIAS_QKV),
+    FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED),
+    END};
+static const name_row glm_names[] = {
+    {"@layers.#.mlp.gate_up_proj.weight", TFM_ROLE_GATE, TAKE_FIRST_HALF},
+    {"@layers.#.mlp.gate_up_proj.weight", TFM_ROLE_UP, TAKE_SECOND_HALF},
+    NAMES_END};
+HF_FAMILY(glm, &decoder, "glm", glm_hf, glm_names);
+
+/* Sandwich norms; post_attention_layernorm stands before the feed-forward. */
+static const rule glm4_hf[] = {
+    FIXED(P_NORM_PLACE, TFM_PLACE_SANDWICH),
+    END};
+static const name_row glm4_names[] = {
+    {"@layers.#.post_self_attn_layernorm.weight", TFM_ROLE_ATTN_POST_NORM, TAKE_ROWS},
+    {"@layers.#.post_mlp_layernorm.weight", TFM_ROLE_FFN_POST_NORM, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(glm4, &glm, "glm4", glm4_hf, glm4_names);
+
+/* LayerNorms without weights; q, k and v are clamped. */
+static const rule olmo_hf[] = {
+    REAL("clip_qkv", P_QKV_CLAMP),
+    BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
+    FIXED(P_NORM_KIND, TFM_NORM_LAYER),
+    FIXED(P_NORM_EPS, 1e-5),
+    FIXED(P_NORM_NO_WEIGHT, 1),
+    END};
+HF_FAMILY(olmo, &decoder, "olmo", olmo_hf, NULL);
+
+/* Norms on the branches' outputs; q and k are normed over their whole width. */
+static const rule olmo2_hf[] = {
+    REAL_OR("rms_norm_eps", P_NORM_EPS, 1e-5),
+    BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
+    FIXED(P_NORM_PLACE, TFM_PLACE_POST_BRANCH),
+    FIXED(P_QK_NORM, TFM_QKNORM_FULL),
+    END};
+static const name_row olmo2_names[] = {
+    {"@layers.#.post_attention_layernorm.weight", TFM_ROLE_ATTN_POST_NORM, TAKE_ROWS},
+    {"@layers.#.post_feedforward_layernorm.weight", TFM_ROLE_FFN_POST_NORM, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(olmo2, &decoder, "olmo2", olmo2_hf, olmo2_names);
+
+/* Three windows to one full layer; only the full ones are scaled. */
+static const rule olmo3_hf[] = {
+    INT_OR("sliding_window", P_WINDOW, 4096),
+    REAL_OR("rope_theta", P_ROPE_THETA, 5e5),
+    FIXED(P_ROPE_LOCAL_PLAIN, 1),
+    FIXED(P_WINDOW_RULE, WINDOW_PERIOD),
+    FIXED(P_WINDOW_PERIOD, 4),
+    END};
+HF_FAMILY(olmo3, &olmo2, "olmo3", olmo3_hf, NULL);
+
+/* Where there are windows, only their layers have RoPE. */
+static const rule exaone4_hf[] = {
+    REAL_OR("rms_norm_eps", P_NORM_EPS, 1e-5),
+    INT_OR_OFF("sliding_window", P_WINDOW, 4096),
+    INT_OR("sliding_window_pattern", P_WINDOW_PERIOD, 4),
+    FIXED(P_WINDOW_RULE, WINDOW_PERIOD),
+    FIXED(P_ROPE_LAYERS, ROPE_IN_WINDOWS),
+    FIXED(P_NORM_PLACE, TFM_PLACE_POST_BRANCH),
+    FIXED(P_QK_NORM, TFM_QKNORM_HEAD),
+    END};
+HF_FAMILY(exaone4, &decoder, "exaone4", exaone4_hf, olmo2_names);
+
+/* Every fourth layer has no RoPE. In no_rope_layers 1 means that RoPE is used. */
+static const rule smollm3_hf[] = {
+    INT_OR("max_position_embeddings", P_N_CTX, 32768),
+    REAL_OR("rope_theta", P_ROPE_THETA, 2e6),
+    BOOL_OR("tie_word_embeddings", P_TIED, 1),
+    SPECIAL("no_rope_layers", P_ROPE_FLAGS),
+    INT_OR("no_rope_layer_interval", P_ROPE_PERIOD, 4),
+    INT("sliding_window", P_WINDOW),
+    BOOL_OR("use_sliding_window", P_WINDOW_ON, 0),
+    HARMLESS("max_window_layers"),
+    BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
+    BITS("mlp_bias", P_BIAS, BIAS_MLP),
+    FIXED(P_ROPE_LAYERS, ROPE_IN_PERIOD),
+    END};
+HF_FAMILY(smollm3, &decoder, "smollm3", smollm3_hf, NULL);
+
+HF_FAMILY(ministral, &mistral, "ministral", NULL, NULL);
+
+/* Queries grow with the position. */
+static const rule ministral3_hf[] = {
+    INT_OR_OFF("sliding_window", P_WINDOW, 0),
+    INT_OR("head_dim", P_HEAD_DIM, 128),
+    INT_OR("max_position_embeddings", P_N_CTX, 262144),
+    REAL_OR("rms_norm_eps", P_NORM_EPS, 1e-5),
+    END};
+HF_FAMILY(ministral3, &mistral, "ministral3", ministral3_hf, NULL);
+
+/* Both branches read one LayerNorm without bias; interleaved RoPE; logits are multiplied by logit_scale. */
+static const rule cohere_hf[] = {
+    INT_OR("max_position_embeddings", P_N_CTX, 8192),
+    REAL_OR("layer_norm_eps", P_NORM_EPS, 1e-5),
+    REAL_OR("logit_scale", P_LOGIT_SCALE, 0.0625),
+    REAL_OR("rope_theta", P_ROPE_THETA, 5e5),
+    BOOL_OR("tie_word_embeddings", P_TIED, 1),
+    BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
+    BITS("use_qk_norm", P_QK_NORM, TFM_QKNORM_HEADS),
+    FIXED(P_NORM_KIND, TFM_NORM_LAYER),
+    FIXED(P_RESIDUAL, TFM_RESIDUAL_PARALLEL_1),
+    FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED),
+    END};
+HF_FAMILY(cohere, &decoder, "cohere", cohere_hf, NULL);
+
+/* Three windows with RoPE to one full layer without. */
+static const rule cohere2_hf[] = {
+    INT_OR("sliding_window", P_WINDOW, 4096),
+    INT_OR("sliding_window_pattern", P_WINDOW_PERIOD, 4),
+    INT("_sliding_window_pattern", P_WINDOW_PERIOD),
+    INT_OR("head_dim", P_HEAD_DIM, 128),
+    HARMLESS("order_of_interleaved_layers"), HARMLESS("rotary_pct"), HARMLESS("position_embedding_type"),
+    HARMLESS("use_embedding_sharing"), HARMLESS("use_gated_activation"), HARMLESS("use_parallel_block"),
+    HARMLESS("use_parallel_embedding"),
+    FIXED(P_WINDOW_RULE, WINDOW_PERIOD),
+    FIXED(P_ROPE_LAYERS, ROPE_IN_WINDOWS),
+    END};
+HF_FAMILY(cohere2, &cohere, "cohere2", cohere2_hf, NULL);
+
+/* ---- LAYERNORM WITH BIAS, LLAMA'S NAMES ------------------------------------------------------------------------ */
+
+/* Norms multiply by 1 + w; squared ReLU without a gate. */
+static const rule nemotron_hf[] = {
+    REAL_OR("norm_eps", P_NORM_EPS, 1e-5),
+    INT_OR("max_position_embeddings", P_N_CTX, 4096),
+    NAME_OR("hidden_act", P_ACT, TFM_ACT_RELU2, activations),
+    REAL_OR("partial_rotary_factor", P_ROPE_PART, 0.5),
+    REAL("partial_rotary_percent", P_ROPE_PART), REAL("rope_percent", P_ROPE_PART), REAL("rope_percentage", P_ROPE_PART),
+    BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
+    BITS("mlp_bias", P_BIAS, BIAS_MLP),
+    FIXED(P_NORM_OFFSET, 1),
+    FIXED(P_GATED, 0),
+    END};
+static const rule layer_norm_hf[] = {
+    FIXED(P_NORM_KIND, TFM_NORM_LAYER),
+    FIXED(P_BIAS, TFM_BIAS_NORM),
+    END};
+static const name_row layer_norm_names[] = {
+    {"@norm.bias", TFM_ROLE_OUT_NORM_B, TAKE_ROWS},
+    {"@layers.#.input_layernorm.bias", TFM_ROLE_ATTN_NORM_B, TAKE_ROWS},
+    {"@layers.#.post_attention_layernorm.bias", TFM_ROLE_FFN_NORM_B, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(layer_norm, &decoder, NULL, layer_norm_hf, layer_norm_names);
+HF_FAMILY(nemotron, &layer_norm, "nemotron", nemotron_hf, NULL);
+
+static const named_value parallel_1[] = {
+    {"true", TFM_RESIDUAL_PARALLEL_1}, {"false", TFM_RESIDUAL_SEQUENTIAL}, {NULL, 0}};
+static const named_value parallel_2[] = {
+    {"true", TFM_RESIDUAL_PARALLEL_2}, {"false", TFM_RESIDUAL_SEQUENTIAL}, {NULL, 0}};
+
+/* A parallel residual has one norm for both branches. */
+static const rule stablelm_hf[] = {
+    REAL_OR("layer_norm_eps", P_NORM_EPS, 1e-5),
+    REAL("norm_eps", P_NORM_EPS),
+    INT_OR("max_position_embeddings", P_N_CTX, 4096),
+    REAL_OR("partial_rotary_factor", P_ROPE_PART, 0.25),
+    REAL("rope_pct", P_ROPE_PART),
+    BITS("use_qkv_bias", P_BIAS, BIAS_QKV),
+    NAME("use_parallel_residual", P_RESIDUAL, parallel_1),
+    END};
+HF_FAMILY(stablelm, &layer_norm, "stablelm", stablelm_hf, NULL);
+
+static const rule starcoder2_hf[] = {
+    REAL_OR("norm_epsilon", P_NORM_EPS, 1e-5),
+    INT_OR("max_position_embeddings", P_N_CTX, 4096),
+    NAME_OR("hidden_act", P_ACT, TFM_ACT_GELU_TANH, activations),
+    BOOL_OR("tie_word_embeddings", P_TIED, 1),
+    INT("sliding_window", P_WINDOW),
+    BITS_ON("use_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O | TFM_BIAS_UP | TFM_BIAS_DOWN),
+    HARMLESS("embedding_dropout"), HARMLESS("norm_type"), HARMLESS("mlp_type"),
+    FIXED(P_WINDOW_RULE, WINDOW_ALL),
+    FIXED(P_GATED, 0),
+    END};
+static const name_row starcoder2_names[] = {
+    {"@layers.#.mlp.c_fc.weight", TFM_ROLE_UP, TAKE_ROWS},
+    {"@layers.#.mlp.c_proj.weight", TFM_ROLE_DOWN, TAKE_ROWS},
+    {"@layers.#.mlp.c_fc.bias", TFM_ROLE_UP_B, TAKE_ROWS},
+    {"@layers.#.mlp.c_proj.bias", TFM_ROLE_DOWN_B, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(starcoder2, &layer_norm, "starcoder2", starcoder2_hf, starcoder2_names);
+
+static const rule jais2_hf[] = {
+    REAL_OR("layer_norm_eps", P_NORM_EPS, 1e-5),
+    NAME_OR("hidden_act", P_ACT, TFM_ACT_RELU2, activations),
+    BITS_ON("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
+    BITS_ON("mlp_bias", P_BIAS, TFM_BIAS_UP | TFM_BIAS_DOWN),
+    FIXED(P_GATED, 0),
+    END};
+HF_FAMILY(jais2, &layer_norm, "jais2", jais2_hf, NULL);
+
+static const family *const families[] = {
+    &llama, &mistral, &qwen2, &qwen3, &gemma, &gemma2, &gemma3, &phi3, &granite, &helium, &ernie4_5, &seed_oss, &arcee,
+    &hunyuan_v1_dense, &glm, &glm4, &olmo, &olmo2, &olmo3, &exaone4, &smollm3, &ministral, &ministral3, &cohere,
+    &cohere2, &nemotron, &stablelm, &starcoder2, &jais2};
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
 /* ---- LOOKING UP ------------------------------------------------------------------------------------------------ */
@@ -411,9 +706,15 @@ static int is_word_of(const char *words, const char *word) {
     return 0;
 }
 
-const family *family_find(source_form form, const char *name) {
-    for (int i = 0; i < N_FAMILIES; i++)
-        if (is_word_of(families[i]->form[form].names_of, name)) return families[i];
+const family *family_find(source_form form, const char *name, family_asks *ask, const void *user) {
+    for (int i = 0; i < N_FAMILIES; i++) {
+        const char *words = families[i]->form[form].names_of, *end = words ? strchr(words, '=') : NULL;
+        char key[64];
+        if (!is_word_of(words, name)) continue;
+        if (!end) return families[i];
+        snprintf(key, sizeof key, "%.*s", (int)(end - words), words);
+        if (ask && ask(user, key)) return families[i];
+    }
     return NULL;
 }
 
@@ -422,7 +723,7 @@ const char *family_list(source_form form, char *buf, size_t size) {
     buf[0] = 0;
     for (int i = 0; i < N_FAMILIES; i++) {
         const char *names = families[i]->form[form].names_of;
-        if (!names || used >= size) continue;
+        if (!names || strchr(names, '=') || used >= size) continue; /* a variant: its family stands alone too */
         int n = snprintf(buf + used, size - used, "%s%s", used ? " " : "", names);
         used += n > 0 ? (size_t)n : 0;
     }
@@ -431,10 +732,13 @@ const char *family_list(source_form form, char *buf, size_t size) {
 
 static int is_last(const rule *r) { return !r->key && r->kind != RULE_FIXED; }
 
-const rule *family_rule(const family *f, source_form form, const char *key) {
-    for (; f; f = f->base)
+const rule *family_rule(const family *f, source_form form, const char *key, int i) {
+    for (; f; f = f->base) {
+        int here = 0;
         for (const rule *r = f->form[form].rules; r && !is_last(r); r++)
-            if (r->key && !strcmp(r->key, key)) return r;
+            if (r->key && !strcmp(r->key, key) && here++ == i) return r;
+        if (here) return NULL;
+    }
     return NULL;
 }
 
@@ -442,7 +746,7 @@ void family_defaults(const family *f, source_form form, value_set *set) {
     if (f->base) family_defaults(f->base, form, set);
     for (const rule *r = f->form[form].rules; r && !is_last(r); r++) {
         if (r->kind != RULE_FIXED && !(r->flags & RULE_DEFAULT)) continue;
-        set->v[r->param] = r->value;
+        set->v[r->param] = r->kind == RULE_BITS ? (int)set->v[r->param] | (int)r->value : r->value;
         set->given[r->param] = GIVEN_DEFAULT;
     }
 }
@@ -450,7 +754,7 @@ void family_defaults(const family *f, source_form form, value_set *set) {
 const char *family_missing(const family *f, source_form form, const value_set *set) {
     for (const family *at = f; at; at = at->base)
         for (const rule *r = at->form[form].rules; r && !is_last(r); r++)
-            if ((r->flags & RULE_REQUIRED) && set->given[r->param] != GIVEN_FILE && family_rule(f, form, r->key) == r)
+            if ((r->flags & RULE_REQUIRED) && set->given[r->param] != GIVEN_FILE && family_rule(f, form, r->key, 0) == r)
                 return r->key;
     return NULL;
 }

@@ -22,12 +22,25 @@ typedef enum param {
     P_HEAD_DIM,             /* absent: d_model / n_heads */
     P_VALUE_DIM,            /* must be head_dim */
     /* parts */
-    P_NORM_KIND, P_NORM_EPS, P_NORM_OFFSET, P_NORM_PLACE, P_QK_NORM, P_ACT, P_GATED,
+    P_NORM_KIND, P_NORM_EPS, P_NORM_OFFSET, P_NORM_PLACE, P_NORM_NO_WEIGHT, P_QK_NORM, P_QK_AFTER_ROPE, P_ACT, P_GATED,
+    P_OUT_NORM,             /* 0: no final norm */
+    P_EMBED_NORM,           /* 1: the embedding passes through a norm */
+    P_RESIDUAL, P_RESIDUAL_SCALE,
     P_BIAS,                 /* TFM_BIAS_ bits */
+    P_HEAD_BIAS,
+    P_QKV_CLAMP,
+    P_ATTN_SCALE,           /* replaces head_dim^-1/2 */
+    P_SCALE_BY_LAYER,       /* 1: scores are divided by the layer's number, the first being 1 */
+    P_ALIBI,
+    P_SLOPE_RULE,           /* SLOPES_ */
     P_QUERY_SCALAR,         /* scores are multiplied by its ^-1/2; absent: head_dim */
     P_QUERY_WIDE_LAYERS,    /* a model of so many layers has query scalar d_model / n_heads */
     P_ATTN_SOFTCAP, P_LOGIT_SOFTCAP,
     P_EMBED_SQRT,           /* 1: embeddings are multiplied by sqrt(d_model) */
+    P_EMBED_SCALE, P_LOGIT_SCALE,
+    P_LOGIT_DIVISOR,        /* logits are divided by it */
+    P_D_EMBED,              /* width of the embedding where it is not d_model */
+    P_POS_KIND, P_POS_OFFSET,
     P_TIED, P_BOS,
     /* windows */
     P_WINDOW, P_WINDOW_ON, P_WINDOW_RULE,
@@ -36,6 +49,11 @@ typedef enum param {
     P_LAYER_TYPES,          /* a list: see arch.window_layer */
     P_EOS,                  /* an id or a list: see arch.eos */
     /* RoPE */
+    P_ROPE_LAYERS,          /* ROPE_IN_: which layers rotate */
+    P_ROPE_PERIOD,          /* ROPE_IN_PERIOD: every so many-th layer does not */
+    P_ROPE_FLAGS,           /* a list of 0 and 1: see arch.rope_layer */
+    P_ROPE_PART,            /* the part of a head that rotates; P_ROPE_DIMS wins */
+    P_ROPE_LOCAL_PLAIN,     /* 1: window layers have the same theta but no scaling */
     P_ROPE_STYLE, P_ROPE_DIMS, P_ROPE_THETA, P_ROPE_LOCAL_THETA,
     P_ROPE_OBJECT,          /* an object with the keys of rope_rules, or such objects by layer type */
     P_ROPE_SCALING, P_ROPE_FACTOR, P_ROPE_LOW, P_ROPE_HIGH, P_ROPE_SLOW, P_ROPE_FAST,
@@ -43,6 +61,8 @@ typedef enum param {
     P_ROPE_CTX_ORIG,        /* beside the other RoPE values */
     P_CTX_ORIG,             /* at the top of the configuration, where it wins */
     P_ROPE_SHORT, P_ROPE_LONG, /* lists of factors: see arch.factors */
+    P_TEMPERATURE,          /* queries times 1 + this * ln(1 + floor(position / original context)) */
+    P_NESTED,               /* an object whose members are read as if they stood outside it */
     P_COUNT
 } param;
 
@@ -56,13 +76,20 @@ enum { GIVEN_DEFAULT = 1, GIVEN_FILE = 2 };
 /* Values of P_WINDOW_RULE: which layers have the window, where the checkpoint does not list them. */
 enum { WINDOW_NEVER, WINDOW_ALL, WINDOW_PERIOD, WINDOW_FROM };
 
+/* Values of P_ROPE_LAYERS. ROPE_IN_WINDOWS: where any layer has a window, only those that have one. */
+enum { ROPE_IN_ALL, ROPE_IN_WINDOWS, ROPE_IN_PERIOD };
+
+/* Values of P_SLOPE_RULE, for head counts that are no power of two. SLOPES_BELOW: those of the power below, then every
+ * other one of its double. SLOPES_ABOVE: of the power above, the odd-numbered after the even-numbered ones. */
+enum { SLOPES_BELOW, SLOPES_ABOVE };
+
 /* ---- RULES ----------------------------------------------------------------------------------------------------- */
 
 typedef enum rule_kind {
     RULE_FIXED,             /* no key: the family has this value */
     RULE_INT, RULE_REAL, RULE_BOOL,
-    RULE_BITS,              /* true adds the bits of `value` */
-    RULE_NAME,              /* one of `names` */
+    RULE_BITS,              /* true sets the bits of `value`, false clears them */
+    RULE_NAME,              /* one of `names`; true and false are names too */
     RULE_SPECIAL            /* a list or an object, by its param */
 } rule_kind;
 
@@ -89,11 +116,18 @@ extern const rule rope_rules[];
 
 /* ---- NAMES ----------------------------------------------------------------------------------------------------- */
 
-/* How rows of a tensor are taken from the source. */
+/* How rows of a tensor are taken from the source. Q, K and V may stand in one tensor: ALL has the rows of q, those of k,
+ * those of v; GROUPS has, for each key/value head, its query heads, the key, the value; QUARTERS has four parts of q, v
+ * and k. TAKE_COLUMNS is added to any of them: the source is [in][out], its columns are our rows. */
 typedef enum name_take {
     TAKE_ROWS,              /* as they are */
     TAKE_PAIRS_Q,           /* per head, rows (0, d/2, 1, d/2 + 1 ...) are brought into the order 0, 1, 2 ... */
-    TAKE_PAIRS_K            /* the same with n_kv_heads */
+    TAKE_PAIRS_K,           /* the same with n_kv_heads */
+    TAKE_ALL_Q, TAKE_ALL_K, TAKE_ALL_V,
+    TAKE_GROUPS_Q, TAKE_GROUPS_K, TAKE_GROUPS_V,
+    TAKE_QUARTERS_Q, TAKE_QUARTERS_K, TAKE_QUARTERS_V,
+    TAKE_FIRST_HALF, TAKE_SECOND_HALF, /* gate above up */
+    TAKE_COLUMNS = 0x80
 } name_take;
 
 /* pattern: '@' is the prefix of the model's own tensors, '#' the layer. Several rows may serve one role; the first
@@ -108,7 +142,8 @@ typedef struct name_row {
 typedef enum source_form { FORM_HF, FORM_GGUF, FORM_LLAMA2C, FORM_COUNT } source_form;
 
 typedef struct form_tables {
-    const char *names_of;           /* model_type or general.architecture values, separated by blanks */
+    const char *names_of;           /* model_type or general.architecture values, separated by blanks. A word "KEY=" in
+                                       front: the row is meant only where the configuration has KEY true */
     const rule *rules;
     const name_row *names;
     const char *const *prefixes;    /* what '@' may stand for */
@@ -122,13 +157,15 @@ typedef struct family {
     form_tables form[FORM_COUNT];
 } family;
 
+/* Whether a key of the configuration is true. */
+typedef int family_asks(const void *user, const char *key);
 /* The family of a model_type (or GGUF architecture); NULL: unknown. */
-const family *family_find(source_form form, const char *name);
+const family *family_find(source_form form, const char *name, family_asks *ask, const void *user);
 /* "gemma, gemma2, ..." for messages. */
 const char *family_list(source_form form, char *buf, size_t size);
 
-/* The family's rule for a key, the most derived one; NULL: unknown. */
-const rule *family_rule(const family *f, source_form form, const char *key);
+/* The i-th rule for a key of the most derived table that has it (a key may set several values); NULL past the end. */
+const rule *family_rule(const family *f, source_form form, const char *key, int i);
 /* Sets what the family says before the file is read. */
 void family_defaults(const family *f, source_form form, value_set *set);
 /* A required key that neither the file nor a default gave; NULL: none is missing. */
