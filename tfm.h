@@ -243,7 +243,8 @@ enum {
     TFM_ISA_AUTO = 0, TFM_ISA_SCALAR = 1, TFM_ISA_AVX2 = 2, TFM_ISA_AVX512 = 3,
     TFM_ISA_NEON = 4,    /* AArch64 */
     TFM_ISA_NEONDOT = 5, /* and its dot product of bytes */
-    TFM_ISA_WASM = 6     /* SIMD128; chosen when compiling, a module runs whole or not at all */
+    TFM_ISA_WASM = 6,    /* SIMD128; chosen when compiling, a module runs whole or not at all */
+    TFM_ISA_AVXVNNI = 7  /* AVX2 and the dot product of bytes that CPUs without AVX-512 have */
 };
 
 enum { /* activations; GLU forms multiply act(gate) by up */
@@ -5742,10 +5743,14 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
 #define TFM__PASS_NEON 4
 #define TFM__PASS_NEONDOT 5
 #define TFM__PASS_WASM 6
+#define TFM__PASS_AVXVNNI 7
 
 #if !defined(TFM_NO_SIMD) && !defined(__TINYC__) && (defined(__x86_64__) || defined(_M_X64))
 #if !defined(TFM_NO_AVX2)
 #define TFM__HAS_AVX2 1
+#if defined(__clang__) ? __clang_major__ >= 13 : defined(__GNUC__) && __GNUC__ >= 11
+#define TFM__HAS_AVXVNNI 1
+#endif
 #endif
 #if !defined(TFM_NO_AVX512)
 #define TFM__HAS_AVX512 1
@@ -5810,6 +5815,24 @@ typedef void (*tfm__strips_fn)(const tfm_matmul_args *a, int64_t strip0, int64_t
 #if defined(__clang__)
 #pragma clang attribute pop
 #elif defined(__GNUC__)
+#pragma GCC pop_options
+#endif
+#endif
+
+#ifdef TFM__HAS_AVXVNNI
+#if defined(__clang__)
+#pragma clang attribute push(__attribute__((target("avx2,fma,f16c,avxvnni"))), apply_to = function)
+#else
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,avxvnni")
+#pragma GCC optimize("fp-contract=off")
+#endif
+#define TFM__PASS TFM__PASS_AVXVNNI
+#include TFM_SELF
+#undef TFM__PASS
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
 #pragma GCC pop_options
 #endif
 #endif
@@ -5879,13 +5902,13 @@ typedef void (*tfm__strips_fn)(const tfm_matmul_args *a, int64_t strip0, int64_t
 /* --- what this CPU and its operating system can run --------------------------------------------------------------- */
 
 #if defined(TFM__HAS_AVX2) || defined(TFM__HAS_AVX512)
-static void tfm__cpuid(uint32_t leaf, uint32_t r[4]) {
+static void tfm__cpuid(uint32_t leaf, uint32_t part, uint32_t r[4]) {
 #if defined(_MSC_VER)
     int v[4];
-    __cpuidex(v, (int)leaf, 0);
+    __cpuidex(v, (int)leaf, (int)part);
     for (int i = 0; i < 4; i++) r[i] = (uint32_t)v[i];
 #else
-    __cpuid_count(leaf, 0, r[0], r[1], r[2], r[3]);
+    __cpuid_count(leaf, part, r[0], r[1], r[2], r[3]);
 #endif
 }
 
@@ -5905,15 +5928,18 @@ static uint32_t tfm__cpu_isas(void) {
     uint32_t r[4], isas = 1u << TFM_ISA_SCALAR;
     const uint32_t need1 = 1u << 12 | 1u << 27 | 1u << 28 | 1u << 29; /* FMA, OSXSAVE, AVX, F16C */
     const uint32_t need7 = 1u << 16 | 1u << 17 | 1u << 30 | 1u << 31; /* AVX-512 F, DQ, BW, VL */
-    tfm__cpuid(0, r);
+    tfm__cpuid(0, 0, r);
     if (r[0] < 7) return isas;
-    tfm__cpuid(1, r);
+    tfm__cpuid(1, 0, r);
     if ((r[2] & need1) != need1) return isas;
     const uint32_t saved = tfm__xcr0();
-    tfm__cpuid(7, r);
+    tfm__cpuid(7, 0, r);
     if (!(r[1] & 1u << 5) || (saved & 6) != 6) return isas;
     isas |= 1u << TFM_ISA_AVX2;
     if ((r[1] & need7) == need7 && (r[2] & 1u << 11) && (saved & 0xe6) == 0xe6) isas |= 1u << TFM_ISA_AVX512;
+    if (r[0] < 1) return isas;
+    tfm__cpuid(7, 1, r);
+    if (r[0] & 1u << 4) isas |= 1u << TFM_ISA_AVXVNNI;
     return isas;
 }
 #elif defined(TFM__HAS_NEON)
@@ -5937,6 +5963,9 @@ static const tfm_kernels *const tfm__passes[] = {
     &tfm__kernels_scalar,
 #ifdef TFM__HAS_AVX2
     &tfm__kernels_avx2,
+#endif
+#ifdef TFM__HAS_AVXVNNI
+    &tfm__kernels_avxvnni,
 #endif
 #ifdef TFM__HAS_AVX512
     &tfm__kernels_avx512,
@@ -5965,7 +5994,7 @@ TFM_API const tfm_kernels *tfm_kernels_for(int32_t isa) {
 TFM_API int32_t tfm_isa_list(int i) { return i >= 0 && i < TFM__N_PASSES ? tfm__passes[i]->isa : 0; }
 
 TFM_API const char *tfm_isa_name(int32_t isa) {
-    static const char *const names[] = { "auto", "scalar", "avx2", "avx512", "neon", "neondot", "wasm" };
+    static const char *const names[] = { "auto", "scalar", "avx2", "avx512", "neon", "neondot", "wasm", "avxvnni" };
     return isa >= 0 && isa < (int32_t)(sizeof names / sizeof names[0]) ? names[isa] : NULL;
 }
 
@@ -5974,6 +6003,8 @@ TFM_API const char *tfm_isa_name(int32_t isa) {
 #if defined(TFM__HAS_AVX512) && defined(__AVX512F__) && defined(__AVX512BW__) && defined(__AVX512VL__) && \
     defined(__AVX512DQ__) && defined(__AVX512VNNI__)
 #define TFM__PLAIN tfm__kernels_avx512
+#elif defined(TFM__HAS_AVXVNNI) && defined(__AVXVNNI__) && defined(__FMA__) && defined(__F16C__)
+#define TFM__PLAIN tfm__kernels_avxvnni
 #elif defined(TFM__HAS_AVX2) && defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #define TFM__PLAIN tfm__kernels_avx2
 #elif defined(TFM__HAS_NEONDOT) && defined(__ARM_FEATURE_DOTPROD)
@@ -6249,15 +6280,23 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) { /* acc + low * s[0] 
 }
 #undef TFM__LANES
 
-#elif TFM__PASS == TFM__PASS_AVX2
-/* --- primitives, AVX2 with FMA and F16C: two registers a vector --------------------------------------------------- */
+#elif TFM__PASS == TFM__PASS_AVX2 || TFM__PASS == TFM__PASS_AVXVNNI
+/* --- primitives, AVX2 with FMA and F16C: two registers a vector; AVX-VNNI differs in its dot products -------------- */
 
+#if TFM__PASS == TFM__PASS_AVX2
 #define FN(name) tfm__##name##_avx2
 #define TFM__PASS_ISA TFM_ISA_AVX2
 #define TFM__PASS_NAME "avx2"
+#define TFM__FLIP 0
+#else
+#define FN(name) tfm__##name##_avxvnni
+#define TFM__OLD(name) tfm__##name##_avx2
+#define TFM__PASS_ISA TFM_ISA_AVXVNNI
+#define TFM__PASS_NAME "avxvnni"
+#define TFM__FLIP 1
+#endif
 #define TFM__TOKENS 4
 #define TFM__STRIPS 1
-#define TFM__FLIP 0
 
 typedef struct FN(vf) { __m256 a, b; } FN(vf);
 typedef struct FN(vi) { __m256i a, b; } FN(vi);
@@ -6411,6 +6450,19 @@ TFM__BODY VI FN(byte)(VB a, int j) {
     return FN(i2)(_mm256_and_si256(_mm256_srl_epi32(a.a, FN(count)(8 * j)), m),
                   _mm256_and_si256(_mm256_srl_epi32(a.b, FN(count)(8 * j)), m));
 }
+#if TFM__PASS == TFM__PASS_AVXVNNI
+TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
+    (void)bits;
+    TFM__UNROLL
+    for (int g = 0; g < n; g++) {
+        int32_t four;
+        memcpy(&four, x + 4 * g, 4);
+        acc.a = _mm256_dpbusd_avx_epi32(acc.a, c[g].a, _mm256_set1_epi32(four));
+        acc.b = _mm256_dpbusd_avx_epi32(acc.b, c[g].b, _mm256_set1_epi32(four));
+    }
+    return acc;
+}
+#else
 /* maddubs adds two products in int16: `deep` groups fit before they must be widened (15 * 127 * 2 * 8 = 30480). */
 TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
     const int most = bits == 8 ? 1 : bits == 6 ? 2 : bits == 5 ? 4 : 8, deep = most < n ? most : n; /* divides n */
@@ -6437,6 +6489,7 @@ TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
     }
     return acc;
 }
+#endif
 TFM__BODY VI FN(pairs)(VI low, VI high) {
     return FN(i2)(_mm256_blend_epi16(low.a, _mm256_slli_epi32(high.a, 16), 0xaa),
                   _mm256_blend_epi16(low.b, _mm256_slli_epi32(high.b, 16), 0xaa));
@@ -6593,6 +6646,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #define TFM__PASS_NAME "neon"
 #else
 #define FN(name) tfm__##name##_neondot
+#define TFM__OLD(name) tfm__##name##_neon
 #define TFM__PASS_ISA TFM_ISA_NEONDOT
 #define TFM__PASS_NAME "neondot"
 #endif
@@ -6974,6 +7028,14 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
    From here on every line is shared by all passes.
    ================================================================================================================= */
 
+/* A pass that differs from an older one only in the dot product of bytes (TFM__OLD names its functions) brings its own
+   matmul with q8 activations and takes all other kernels from there: nothing else would change but the compile time. */
+#ifdef TFM__OLD
+#define TFM__OWN(name) TFM__OLD(name)
+#else
+#define TFM__OWN(name) FN(name)
+#endif
+
 /* --- elementary functions ----------------------------------------------------------------------------------------- */
 
 /* e^x: x = n ln 2 + r, |r| <= ln 2 / 2, a polynomial, and 2^n in two factors so that subnormal results and overflow to
@@ -7073,6 +7135,7 @@ TFM__BODY void FN(put)(float *p, VF a, int64_t w) {
     else FN(store_n)(p, a, (int)w);
 }
 
+#ifndef TFM__OLD
 TFM__BODY void FN(glu_of)(float *out, const float *gate, const float *up, const int32_t act, int64_t n) {
     TFM__EACH(i, w, n) {
         VF g = FN(act)(FN(get)(gate + i, w, 0.0f), act);
@@ -7296,6 +7359,8 @@ static void FN(embed)(float *out, const tfm_tensor *w, int64_t row, float scale)
     FN(scale)(out, scale, w->cols);
 }
 
+#endif /* TFM__OLD */
+
 /* --- block formats: one unit of 32 inputs x 16 rows --------------------------------------------------------------- */
 
 /* The codes of a unit as 8 groups; 8-bit codes stay signed. Layout: [B3]. */
@@ -7498,6 +7563,7 @@ static const tfm__strips_fn FN(q8_kernels)[TFM__N_FORMATS] = {
 /* Weights become panels [inputs][16 rows] of float32 (F32 tiles are panels already). Each output is one chain over the
    inputs, carried in y between panels. */
 
+#ifndef TFM__OLD
 static void FN(widen_rows)(float *panel, const tfm_tensor *w, int64_t strip, int64_t k0, int nk) {
     const int64_t row0 = 16 * strip;
     const size_t cols = (size_t)w->cols;
@@ -7633,17 +7699,20 @@ static void FN(matmul_f32)(const tfm_matmul_args *a, int64_t strip0, int64_t str
     }
 }
 
+#endif /* TFM__OLD */
+
 static void FN(matmul)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
     const int64_t strips = (a->w->rows + 15) / 16;
     TFM__ASSERT(strip0 >= 0 && a->n >= 0 && a->y_stride >= (size_t)a->w->rows);
     TFM__ASSERT(!a->x_q8 || (a->w->layout == TFM_TILED && tfm__format_of(a->w->type)->info.block > 1));
     if (strip1 > strips) strip1 = strips;
     if (a->x_q8) FN(q8_kernels)[tfm__format_of(a->w->type) - tfm__formats](a, strip0, strip1);
-    else FN(matmul_f32)(a, strip0, strip1);
+    else TFM__OWN(matmul_f32)(a, strip0, strip1);
 }
 
 /* --- attention ---------------------------------------------------------------------------------------------------- */
 
+#ifndef TFM__OLD
 /* One query of one head: it sees positions [begin, end). m and l are the running maximum and sum; out holds the running
    weighted sum of values. */
 typedef struct FN(query) {
@@ -7875,10 +7944,12 @@ static void FN(attention)(const tfm_attention_args *a, int64_t item0, int64_t it
     }
 }
 
+#endif /* TFM__OLD */
+
 static const tfm_kernels FN(kernels) = {
-    TFM__PASS_ISA, TFM__PASS_NAME, FN(rmsnorm), FN(layernorm), FN(softmax), FN(logsumexp), FN(softcap), FN(activate),
-    FN(glu), FN(add_scaled), FN(scale), FN(rope_angles), FN(rope), FN(quantize_row), FN(store_kv), FN(embed),
-    FN(matmul), FN(attention)
+    TFM__PASS_ISA, TFM__PASS_NAME, TFM__OWN(rmsnorm), TFM__OWN(layernorm), TFM__OWN(softmax), TFM__OWN(logsumexp),
+    TFM__OWN(softcap), TFM__OWN(activate), TFM__OWN(glu), TFM__OWN(add_scaled), TFM__OWN(scale), TFM__OWN(rope_angles),
+    TFM__OWN(rope), TFM__OWN(quantize_row), TFM__OWN(store_kv), TFM__OWN(embed), FN(matmul), TFM__OWN(attention)
 };
 
 #undef FN
@@ -7886,6 +7957,8 @@ static const tfm_kernels FN(kernels) = {
 #undef VI
 #undef VB
 #undef TFM__EACH
+#undef TFM__OLD
+#undef TFM__OWN
 #undef TFM__PASS_ISA
 #undef TFM__PASS_NAME
 #undef TFM__TOKENS
