@@ -352,7 +352,7 @@ void test_tokenizer_stream(void)
 {
     static const char *const llama[] = {"", "", "", "\xF0\x9F\xA6\x99", ""}, *const cut[] = {"", "", "",
             "\xEF\xBF\xBD"};
-    static const char *const bad[] = {"", "", "\xEF\xBF\xBD" "I", ""}, *const stray[] = {"\xEF\xBF\xBD",
+    static const char *const bad[] = {"", "", ("\xEF\xBF\xBD" "I"), ""}, *const stray[] = {"\xEF\xBF\xBD",
             "\xEF\xBF\xBD", ""};
     static const char *const two[] = {"", "", "\xEF\xBF\xBD\xEF\xBF\xBD", "\xEF\xBF\xBD", ""};
     opened o;
