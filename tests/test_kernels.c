@@ -609,7 +609,7 @@ static uint64_t bits_hash(const tfm_kernels *k, int i, const float *x, float *a,
     } else if (i == 8) {
         k->softmax(a, n);
     } else if (i == 9) {
-        const tfm_attention_args args = { a, x, x + 40, x + 400, TFM_F32, 2, 2, 1, 20, 10, 16, 0, 0.2f, 5.0f };
+        const tfm_attention_args args = { a, x, x + 40, x + 400, TFM_F32, 2, 2, 1, 20, 10, 16, 0, 0.2f, 5.0f, NULL };
         k->attention(&args, 0, 4);
     } else if (i == 10) {
         k->layernorm(a, a, x, x, 1.0f, 1e-5f, n);
