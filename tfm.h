@@ -1503,6 +1503,8 @@ static const tfm__enum_row tfm__enums[] = {
     {"head_bias", 2, "no\0yes\0"},
     {"rope_no_truncate", 2, "no\0yes\0"},
     {"ffn_gated", 2, "no\0yes\0"},
+    {"qk_norm_late", 2, "no\0yes\0"},
+    {"embed_norm", 2, "no\0yes\0"},
 };
 
 static const tfm__enum_row *tfm__enum_find(const char *field) {
@@ -1595,9 +1597,11 @@ static tfm_result tfm__check_block(const tfm_block *b, int i, tfm_error *err) {
     TFM__NEED(b->qk_norm_eps >= 0, "block %d: qk_norm_eps is negative", i);
     TFM__NEED(b->attn_softcap >= 0, "block %d: attn_softcap is negative", i);
     TFM__NEED(b->attn_scale >= 0, "block %d: attn_scale is negative", i);
-    if (b->bias & ~255) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "block %d: bias %d has unknown bits", i, (int)b->bias);
+    if (b->bias & ~511) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "block %d: bias %d has unknown bits", i, (int)b->bias);
     TFM__NEED(b->ffn_gated || !(b->bias & TFM_BIAS_GATE), "block %d: bias of a gate, but ffn_gated is off", i);
     TFM__NEED(b->norm_kind == TFM_NORM_LAYER || !(b->bias & TFM_BIAS_NORM), "block %d: only layer norms have a bias", i);
+    TFM__NEED(b->qk_norm_kind == TFM_NORM_LAYER || !(b->bias & TFM_BIAS_QK_NORM),
+              "block %d: only layer norms of q and k have a bias", i);
     TFM__NEED(b->residual == TFM_RESIDUAL_SEQUENTIAL || b->norm_place == TFM_PLACE_PRE,
               "block %d: a parallel residual needs norm_place pre", i);
     if (b->norm_kind == TFM_NORM_L2 || b->qk_norm_kind == TFM_NORM_L2)
@@ -1608,15 +1612,20 @@ static tfm_result tfm__check_block(const tfm_block *b, int i, tfm_error *err) {
     return tfm__check_rope(b, i, err);
 }
 
-/* Blocks whose RoPE uses factor vectors share them, so their rope_dims must agree. */
-static tfm_result tfm__check_factor_dims(const tfm_config *c, tfm_error *err) {
-    int32_t first = 0;
+/* Blocks share the factor vectors of RoPE and the slopes of ALiBi, so the widths that read them must agree. */
+static tfm_result tfm__check_shared(const tfm_config *c, tfm_error *err) {
+    int32_t dims = 0, heads = 0;
     for (int i = 0; i < c->n_blocks; i++) {
         const tfm_block *b = &c->blocks[i];
-        const int32_t dims = b->rope_dims ? b->rope_dims : b->head_dim;
-        if (!b->rope_style || (b->rope_scaling != TFM_ROPE_FACTORS && b->rope_scaling != TFM_ROPE_LONG)) continue;
-        if (!first) first = dims;
-        TFM__NEED(dims == first, "block %d: rope_dims %d, but the factor vectors are made for %d", i, (int)dims, (int)first);
+        const int32_t own = b->rope_dims ? b->rope_dims : b->head_dim;
+        if (b->rope_style && (b->rope_scaling == TFM_ROPE_FACTORS || b->rope_scaling == TFM_ROPE_LONG)) {
+            if (!dims) dims = own;
+            TFM__NEED(own == dims, "block %d: rope_dims %d, but the factor vectors are made for %d", i, (int)own, (int)dims);
+        }
+        if (b->alibi) {
+            if (!heads) heads = b->n_heads;
+            TFM__NEED(b->n_heads == heads, "block %d: n_heads %d, but the slopes are made for %d", i, (int)b->n_heads, (int)heads);
+        }
     }
     return TFM_OK;
 }
@@ -1644,7 +1653,7 @@ TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err) {
         TFM__NEED(c->layer_block[i] < c->n_blocks, "layer %d names block %d of %d", i, (int)c->layer_block[i], (int)c->n_blocks);
     for (int i = 0; i < c->n_blocks; i++)
         if ((r = tfm__check_block(&c->blocks[i], i, err)) != TFM_OK) return r;
-    return tfm__check_factor_dims(c, err);
+    return tfm__check_shared(c, err);
 }
 
 /* --- roles and shapes --- */

@@ -433,7 +433,8 @@ static void test_descriptions_refused(fixture *f) {
         BLOCK_ROW(norm_kind, 99), BLOCK_ROW(ffn_act, 99), BLOCK_ROW(rope_style, 99), BLOCK_ROW(rope_scaling, 99),
         BLOCK_ROW(rope_dims, 34), BLOCK_ROW(rope_dims, 3), BLOCK_ROW(norm_place, 99), BLOCK_ROW(residual, 99),
         BLOCK_ROW(attn_kind, 1), BLOCK_ROW(mask, 1), BLOCK_ROW(qk_norm, 99), BLOCK_ROW(norm_eps, (int32_t)0x7fc00000),
-        BLOCK_ROW(rope_theta, (int32_t)0x7f800000), BLOCK_ROW(attn_softcap, (int32_t)0xbf800000u), BLOCK_ROW(bias, 256),
+        BLOCK_ROW(rope_theta, (int32_t)0x7f800000), BLOCK_ROW(attn_softcap, (int32_t)0xbf800000u), BLOCK_ROW(bias, 512),
+        BLOCK_ROW(bias, TFM_BIAS_QK_NORM),
         BLOCK_ROW(bias, TFM_BIAS_NORM), BLOCK_ROW(ffn_gated, 7), BLOCK_ROW(norm_no_weight, 9), BLOCK_ROW(rope_no_truncate, 77),
         BLOCK_ROW(rope_scaling, TFM_ROPE_LONG), BLOCK_ROW(rope_scaling, TFM_ROPE_DYNAMIC),
 #undef BLOCK_ROW
@@ -467,6 +468,14 @@ static void test_shared_factors(fixture *f) {
     }
     const tfm_result r = tfm_model_from_weights(&t.config, t.weights, t.n_weights, NULL, &m, &err);
     check_error(r, &err, TFM_ERR_FORMAT, "block 1: rope_dims", "factor vectors of two widths");
+    tfm_model_close(m);
+    for (int i = 0; i < 2; i++) {
+        t.blocks[i] = f->t.blocks[i];
+        t.blocks[i].alibi = TFM_ALIBI_SLOPES;
+    }
+    t.blocks[1].n_heads *= 2;
+    check_error(tfm_model_from_weights(&t.config, t.weights, t.n_weights, NULL, &m, &err), &err, TFM_ERR_FORMAT, "block 1: n_heads",
+                "slopes of two widths");
     tfm_model_close(m);
 }
 
