@@ -3475,15 +3475,19 @@ static void tfm__embed(tfm__pass *p, const int32_t *ids) {
 }
 
 /* cos and sin of this chunk's positions, for each kind of block that rotates. */
-static void tfm__rope_tables(const tfm__pass *p) {
+static void tfm__rope_tables(void *ctx, int thread, int64_t first, int64_t last) {
+    const tfm__pass *p = (const tfm__pass *)ctx;
     tfm_session *s = p->s;
+    const size_t half = (size_t)s->half;
+    (void)thread;
     for (int i = 0; i < p->c->n_blocks; i++) {
         const tfm_block *b = &p->c->blocks[i];
+        const float *inv_freq = tfm__floats(s, s->at.inv_freq) + (size_t)i * half;
+        const float mscale = tfm__floats(s, s->at.mscale)[i];
         if (!b->rope_style) continue;
-        for (int64_t t = 0; t < p->n; t++) {
-            const size_t at = ((size_t)i * (size_t)s->n_batch + (size_t)t) * (size_t)s->half;
-            p->k->rope_angles(tfm__floats(s, s->at.cos) + at, tfm__floats(s, s->at.sin) + at,
-                              tfm__floats(s, s->at.inv_freq) + (size_t)i * (size_t)s->half, tfm__floats(s, s->at.mscale)[i], p->pos + t,
+        for (int64_t t = first; t < last; t++) {
+            const size_t at = ((size_t)i * (size_t)s->n_batch + (size_t)t) * half;
+            p->k->rope_angles(tfm__floats(s, s->at.cos) + at, tfm__floats(s, s->at.sin) + at, inv_freq, mscale, p->pos + t,
                               tfm__rope_dims(b) / 2);
         }
     }
@@ -3552,7 +3556,7 @@ static tfm_result tfm__eval_chunk(tfm_session *s, const int32_t *ids, int64_t n,
     if (s->high < p.pos + n) s->high = p.pos + n;
 
     tfm__embed(&p, ids);
-    tfm__rope_tables(&p);
+    tfm__for(&p.w, n, tfm__rope_tables, &p);
 
     for (int32_t i = 0; i < p.c->n_layers; i++) {
         if (tfm__cancelled(s, done + i, total)) return tfm__fail(err, TFM_ERR_CANCELLED, "cancelled");
