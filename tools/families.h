@@ -18,12 +18,14 @@
 typedef enum param {
     P_NONE,                 /* the key is known to change nothing in inference */
     /* sizes */
-    P_N_LAYERS, P_D_MODEL, P_N_VOCAB, P_N_CTX, P_D_FF, P_N_HEADS, P_N_KV_HEADS,
+    P_N_LAYERS, P_D_MODEL, P_N_VOCAB, P_N_CTX, P_D_FF, P_N_HEADS,
+    P_N_KV_HEADS,           /* absent or -1: n_heads */
     P_HEAD_DIM,             /* absent: d_model / n_heads */
     P_VALUE_DIM,            /* must be head_dim */
     /* parts */
     P_NORM_KIND, P_NORM_EPS, P_NORM_OFFSET, P_NORM_PLACE, P_NORM_NO_WEIGHT, P_QK_NORM, P_QK_AFTER_ROPE, P_ACT, P_GATED,
     P_OUT_NORM,             /* 0: no final norm */
+    P_OUT_NORM_DROPPED,     /* 1: none although P_OUT_NORM says so */
     P_EMBED_NORM,           /* 1: the embedding passes through a norm */
     P_RESIDUAL, P_RESIDUAL_SCALE,
     P_BIAS,                 /* TFM_BIAS_ bits */
@@ -47,6 +49,7 @@ typedef enum param {
     P_WINDOW_PERIOD,        /* WINDOW_PERIOD: every so many-th layer sees everything */
     P_WINDOW_FIRST,         /* WINDOW_FROM: the first layer with a window */
     P_LAYER_TYPES,          /* a list: see arch.window_layer */
+    P_LAYER_RUNS,           /* the same as [[types, repeats]...] */
     P_EOS,                  /* an id or a list: see arch.eos */
     /* RoPE */
     P_ROPE_LAYERS,          /* ROPE_IN_: which layers rotate */
