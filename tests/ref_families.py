@@ -93,16 +93,20 @@ def weight(name, shape, dtype, e, offset):
 
 
 NORM = re.compile(r"norm|\bln_")
-EMBEDDING = re.compile(r"embed_|\bwte\b|\bwpe\b|word_embeddings")
+EMBEDDING = re.compile(r"embed_|\bwte\b|\bwpe\b|word_embeddings|tokens_embed|positions_embed")
 
 
 def scale_of(name, shape, model_type):
     """(e, offset): spread and centre of a tensor, so that no part of the model drowns another."""
-    gemma = model_type.startswith("gemma")
+    gemma = "gemma" in model_type
     if name.endswith("weight") and NORM.search(name):
         if gemma and name.endswith("model.norm.weight"):
             return 8, 1                             # around 2 in Gemma, whose head is tied to a small embedding
         return 8, 0 if gemma or model_type == "nemotron" else 1     # +-0.5 around a factor of 1
+    if name.endswith("act_fn.eps"):
+        return 20, -0.001                           # just below 0
+    if name.endswith("act_fn.beta"):
+        return 10, 0.5
     if len(shape) == 1:
         return 7, 0                                 # biases, +-1
     if EMBEDDING.search(name):
@@ -500,6 +504,17 @@ def llama_shaped_models():
         Model("stablelm_parallel", "both branches read input_layernorm",
               small_layer_norm("stablelm", num_attention_heads=2, num_key_value_heads=2, layer_norm_eps=1e-05,
                                use_qkv_bias=False, use_parallel_residual=True, partial_rotary_factor=0.5)),
+        Model("stablelm_qk_norm", "a LayerNorm for each head of q and k, each a tensor of its own",
+              small_layer_norm("stablelm", layer_norm_eps=1e-05, qk_layernorm=True, partial_rotary_factor=0.5)),
+        Model("apertus", "an activation with parameters of each layer's own, no gate, llama3 scaling",
+              small("apertus", pad_token_id=0, hidden_act="xielu", head_dim=DROP, post_norm=False, qk_norm=True,
+                    rope_theta=10000.0, rope_scaling=LLAMA3)),
+        Model("nanochat", "norms without weights, over the embedding too and over q and k after RoPE, which turns back",
+              small("nanochat", pad_token_id=0, hidden_act="relu2", final_logit_softcapping=5.0),
+              wrong=[{"final_logit_softcapping": 15.0}]),
+        Model("vaultgemma", "Gemma 2 without the norms on the outputs",
+              merged(gemma2(), {"model_type": "vaultgemma", "architectures": ["VaultGemmaForCausalLM"],
+                                "hidden_act": DROP}), n_ids=24, wrong=[{"sliding_window": 5}]),
         Model("starcoder2", "biases everywhere, c_fc and c_proj, a window on every layer, tied by default",
               small_layer_norm("starcoder2", hidden_act="gelu_pytorch_tanh", norm_epsilon=1e-05, sliding_window=8,
                                use_bias=True, rope_theta=10000.0, tie_word_embeddings=DROP, embedding_dropout=0.0,
@@ -604,6 +619,8 @@ def without_prefix(tensors):
 def gpt_shaped_models():
     return [
         Model("gpt2", "matrices stored by columns, q, k and v in one, learned positions, tied by default", gpt2()),
+        Model("gpt1", "norms after the sums, none at the end; gelu means its tanh form",
+              gpt2(model_type="openai-gpt", afn="gelu", activation_function=DROP, n_ctx=DROP)),
         Model("gpt2_hub", "no prefix, mask buffers", gpt2(n_layer=1), edit=hub_names),
         Model("gpt2_inverse", "scores divided by the layer's number; n_inner",
               gpt2(scale_attn_by_inverse_layer_idx=True, n_inner=48, n_layer=3),
@@ -768,7 +785,7 @@ def run64(path, ids):
 
 
 ATTENTION_OUT = re.compile(r"\.o_proj$|attn\.c_proj$|out_proj$|att\w*\.dense$|self_attn\.dense$")
-POSITIONS = re.compile(r"\bwpe$|embed_positions$")
+POSITIONS = re.compile(r"\bwpe$|embed_positions$|positions_embed$")
 
 
 def run_without(path, ids, part):

@@ -367,6 +367,69 @@ static int add_factors(checkpoint *c, const char *name, const json *list, tfm_er
     return checkpoint_add_floats(c, name, values, n, err);
 }
 
+/* Appends the values of a tensor to a joined vector of at most `room`; *n stays if there is no such tensor. */
+static int join_tensor(checkpoint *c, const char *name, float *values, size_t room, size_t *n, tfm_error *err) {
+    ckpt_tensor *t = checkpoint_find(c, name);
+    const tfm_type_info *type = t ? tfm_type_get(t->type) : NULL;
+    if (!type || type->block != 1 || t->rows != 1 || t->cols < 0 || (uint64_t)t->cols > room - *n) return TFM_OK;
+    char *raw = arena_alloc(c->mem, (size_t)t->row_bytes + 1);
+    if (!raw) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    int code = c->read_rows(c, t, 0, 1, raw, err);
+    tfm_tensor row = {raw, t->type, TFM_ROWS, 1, t->cols};
+    if (!code && t->cols) tfm_tensor_row(&row, 0, values + *n);
+    *n += (size_t)t->cols;
+    t->used = 1;
+    return code;
+}
+
+/* Makes the vector of a pattern with '|' and '%' (see name_row), under the pattern as its name. */
+static int join_pattern(checkpoint *c, const char *pattern, float *values, size_t room, tfm_error *err) {
+    char part[256], index[16];
+    size_t n = 0, before;
+    int code = TFM_OK;
+    for (const char *at = pattern, *end; !code && at; at = end ? end + 1 : NULL) {
+        end = strchr(at, '|');
+        const size_t length = end ? (size_t)(end - at) : strlen(at), head = strcspn(at, "%");
+        int i = 0;
+        do {
+            before = n;
+            snprintf(index, sizeof index, "%d", i++);
+            if (head < length) snprintf(part, sizeof part, "%.*s%s%.*s", (int)head, at, index, (int)(length - head - 1), at + head + 1);
+            else snprintf(part, sizeof part, "%.*s", (int)length, at);
+            code = join_tensor(c, part, values, room, &n, err);
+        } while (!code && head < length && n > before);
+    }
+    if (code || !n) return code;
+    float *copy = arena_array(c->mem, n, sizeof *copy);
+    if (!copy) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    memcpy(copy, values, n * sizeof *copy);
+    return checkpoint_add_floats(c, arena_strdup(c->mem, pattern), copy, n, err);
+}
+
+/* How many vectors of layers are joined. */
+static size_t count_joined(const checkpoint *c) {
+    const int layers = arch_int(&c->arch, P_N_LAYERS);
+    size_t n = 0;
+    while (family_joined(c->family, FORM_HF, (int)n)) n++;
+    return layers > 0 && layers <= 4096 ? n * (size_t)layers : 0;
+}
+
+static int add_joined(checkpoint *c, tfm_error *err) {
+    enum { ROOM = 1 << 16 };
+    char pattern[320];
+    const size_t total = count_joined(c);
+    const int layers = arch_int(&c->arch, P_N_LAYERS);
+    float *values = total ? arena_array(c->mem, ROOM, sizeof *values) : NULL;
+    if (total && !values) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    int code = TFM_OK;
+    for (size_t i = 0; !code && i < total; i++) {
+        const name_row *row = family_joined(c->family, FORM_HF, (int)(i / (size_t)layers));
+        family_format(row->pattern, c->prefix, (int)(i % (size_t)layers), pattern, sizeof pattern);
+        code = join_pattern(c, pattern, values, ROOM, err);
+    }
+    return code;
+}
+
 /* The slopes of ALiBi, which no checkpoint stores, as a tensor: powers of 2^(-8/n) for n heads, a power of two; see
  * SLOPES_BELOW and SLOPES_ABOVE for other numbers. */
 static int add_slopes(checkpoint *c, tfm_error *err) {
@@ -385,7 +448,7 @@ static int add_slopes(checkpoint *c, tfm_error *err) {
 }
 
 static int add_tensors(checkpoint *c, const safetensors *st, tfm_error *err) {
-    int code = checkpoint_room(c, st->n_tensors + 3, err); /* two lists of factors, slopes */
+    int code = checkpoint_room(c, st->n_tensors + 3 + count_joined(c), err); /* two lists of factors, slopes */
     for (size_t i = 0; !code && i < st->n_tensors; i++) {
         const st_tensor *from = &st->tensors[i];
         ckpt_tensor t;
@@ -448,5 +511,6 @@ int checkpoint_open_hf(checkpoint *c, const source_dir *dir, tfm_error *err) {
     if (!code) code = add_factors(c, "rope_scaling.long_factor", r->long_factor, err);
     if (!code) code = add_slopes(c, err);
     if (!code) find_prefix(c);
+    if (!code) code = add_joined(c, err);
     return code;
 }

@@ -41,6 +41,10 @@ static const named_value activations[] = {
 static const named_value gemma_activations[] = {
     {"gelu", TFM_ACT_GELU_TANH}, {"gelu_pytorch_tanh", TFM_ACT_GELU_TANH}, {"gelu_new", TFM_ACT_GELU_TANH}, {NULL, 0}};
 
+/* GPT-1's "gelu" is the tanh form, too. */
+static const named_value gpt1_activations[] = {
+    {"gelu", TFM_ACT_GELU_TANH}, {"relu", TFM_ACT_RELU}, {"silu", TFM_ACT_SILU}, {"swish", TFM_ACT_SILU}, {NULL, 0}};
+
 static const named_value rope_types[] = {
     {"default", TFM_ROPE_PLAIN}, {"linear", TFM_ROPE_LINEAR}, {"dynamic", TFM_ROPE_DYNAMIC}, {"yarn", TFM_ROPE_YARN},
     {"longrope", TFM_ROPE_LONG}, {"su", TFM_ROPE_LONG}, {"llama3", TFM_ROPE_BANDS}, {NULL, 0}};
@@ -619,6 +623,56 @@ static const rule cohere2_hf[] = {
     END};
 HF_FAMILY(cohere2, &cohere, "cohere2", cohere2_hf, NULL);
 
+/* No gate, an activation with parameters of each layer's own; norms of q and k. */
+static const named_value xielu[] = {{"xielu", TFM_ACT_XIELU}, {NULL, 0}};
+static const rule apertus_hf[] = {
+    INT_OR("max_position_embeddings", P_N_CTX, 65536),
+    REAL_OR("rms_norm_eps", P_NORM_EPS, 1e-5),
+    REAL_OR("rope_theta", P_ROPE_THETA, 12e6),
+    NAME_OR("hidden_act", P_ACT, TFM_ACT_XIELU, xielu),
+    BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
+    HARMLESS("post_norm"), HARMLESS("qk_norm"),
+    FIXED(P_QK_NORM, TFM_QKNORM_HEAD),
+    FIXED(P_GATED, 0),
+    END};
+static const name_row apertus_names[] = {
+    {"@layers.#.attention_layernorm.weight", TFM_ROLE_ATTN_NORM, TAKE_ROWS},
+    {"@layers.#.feedforward_layernorm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+    {"@layers.#.mlp.act_fn.alpha_p|@layers.#.mlp.act_fn.alpha_n|@layers.#.mlp.act_fn.beta|@layers.#.mlp.act_fn.eps",
+     TFM_ROLE_ACT, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(apertus, &decoder, "apertus", apertus_hf, apertus_names);
+
+/* No norm has weights; one over the embedding too; q and k are normed after a RoPE that turns the other way. */
+static const rule nanochat_hf[] = {
+    NAME_OR("hidden_act", P_ACT, TFM_ACT_RELU2, activations),
+    REAL_OR_OFF("final_logit_softcapping", P_LOGIT_SOFTCAP, 15),
+    BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
+    FIXED(P_NORM_NO_WEIGHT, 1),
+    FIXED(P_EMBED_NORM, 1),
+    FIXED(P_QK_NORM, TFM_QKNORM_HEAD),
+    FIXED(P_QK_AFTER_ROPE, 1),
+    FIXED(P_GATED, 0),
+    END};
+static const name_row nanochat_names[] = {
+    {"@layers.#.self_attn.q_proj.weight", TFM_ROLE_Q, TAKE_SWAP_Q},
+    {"@layers.#.self_attn.k_proj.weight", TFM_ROLE_K, TAKE_SWAP_K},
+    {"@layers.#.self_attn.q_proj.bias", TFM_ROLE_Q_B, TAKE_SWAP_Q},
+    {"@layers.#.self_attn.k_proj.bias", TFM_ROLE_K_B, TAKE_SWAP_K},
+    {"@layers.#.mlp.fc1.weight", TFM_ROLE_UP, TAKE_ROWS},
+    {"@layers.#.mlp.fc2.weight", TFM_ROLE_DOWN, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(nanochat, &decoder, "nanochat", nanochat_hf, nanochat_names);
+
+/* Gemma 2 without the norms on the outputs. */
+static const rule vaultgemma_hf[] = {
+    FIXED(P_NORM_PLACE, TFM_PLACE_PRE),
+    END};
+static const name_row vaultgemma_names[] = {
+    {"@layers.#.pre_feedforward_layernorm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(vaultgemma, &gemma2, "vaultgemma", vaultgemma_hf, vaultgemma_names);
+
 /* ---- LAYERNORM WITH BIAS, LLAMA'S NAMES ------------------------------------------------------------------------ */
 
 /* Norms multiply by 1 + w; squared ReLU without a gate. */
@@ -659,8 +713,13 @@ static const rule stablelm_hf[] = {
     REAL("rope_pct", P_ROPE_PART),
     BITS("use_qkv_bias", P_BIAS, BIAS_QKV),
     NAME("use_parallel_residual", P_RESIDUAL, parallel_1),
+    BITS("qk_layernorm", P_QK_NORM, TFM_QKNORM_HEADS),
     END};
-HF_FAMILY(stablelm, &layer_norm, "stablelm", stablelm_hf, NULL);
+static const name_row stablelm_names[] = { /* a tensor for each head */
+    {"@layers.#.self_attn.q_layernorm.norms.%.weight", TFM_ROLE_Q_NORM, TAKE_ROWS},
+    {"@layers.#.self_attn.k_layernorm.norms.%.weight", TFM_ROLE_K_NORM, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(stablelm, &layer_norm, "stablelm", stablelm_hf, stablelm_names);
 
 static const rule starcoder2_hf[] = {
     REAL_OR("norm_epsilon", P_NORM_EPS, 1e-5),
@@ -752,6 +811,24 @@ static const name_row gpt2_names[] = {
     {"@h.#.mlp.c_proj.weight", TFM_ROLE_DOWN, TAKE_ROWS | TAKE_COLUMNS},
     NAMES_END};
 HF_FAMILY(gpt2, &gpt, "gpt2", gpt2_hf, gpt2_names);
+
+/* The first of them: norms after the sums, none at the end. */
+static const rule gpt1_hf[] = {
+    INT_OR("n_positions", P_N_CTX, 512),
+    NAME_OR("afn", P_ACT, TFM_ACT_GELU_TANH, gpt1_activations),
+    FIXED(P_NORM_PLACE, TFM_PLACE_POST_ADD),
+    FIXED(P_OUT_NORM, 0),
+    HARMLESS("predict_special_tokens"), HARMLESS("n_special"),
+    END};
+static const name_row gpt1_names[] = {
+    {"@tokens_embed.weight", TFM_ROLE_EMBED, TAKE_ROWS},
+    {"@positions_embed.weight", TFM_ROLE_POS_EMBED, TAKE_ROWS},
+    {"@h.#.ln_1.weight", TFM_ROLE_ATTN_POST_NORM, TAKE_ROWS},
+    {"@h.#.ln_1.bias", TFM_ROLE_ATTN_POST_NORM_B, TAKE_ROWS},
+    {"@h.#.ln_2.weight", TFM_ROLE_FFN_POST_NORM, TAKE_ROWS},
+    {"@h.#.ln_2.bias", TFM_ROLE_FFN_POST_NORM_B, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(gpt1, &gpt2, "openai-gpt", gpt1_hf, gpt1_names);
 
 /* One key/value head, or, without multi_query, q, k and v head by head. */
 static const named_value multi_query[] = {{"true", 1}, {"false", -1}, {NULL, 0}};
@@ -1082,7 +1159,7 @@ static const family *const families[] = {
     &llama, &mistral, &qwen2, &qwen3, &gemma, &gemma2, &gemma3, &phi3, &granite, &helium, &ernie4_5, &seed_oss, &arcee,
     &hunyuan_v1_dense, &glm, &glm4, &olmo, &olmo2, &olmo3, &exaone4, &smollm3, &ministral, &ministral3, &cohere,
     &cohere2, &nemotron, &stablelm, &starcoder2, &jais2, &gpt2, &gpt_bigcode, &gpt_neo, &gptj, &codegen, &gpt_neox, &opt,
-    &bloom, &mpt, &falcon_new, &falcon, &phi, &persimmon};
+    &bloom, &mpt, &falcon_new, &falcon, &phi, &persimmon, &apertus, &nanochat, &vaultgemma, &gpt1};
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
 /* ---- LOOKING UP ------------------------------------------------------------------------------------------------ */
@@ -1212,4 +1289,11 @@ const char *family_format(const char *pattern, const char *prefix, int layer, ch
     }
     buf[used < size ? used : size - 1] = 0;
     return buf;
+}
+
+const name_row *family_joined(const family *f, source_form form, int i) {
+    for (; f; f = f->base)
+        for (const name_row *n = f->form[form].names; n && n->pattern; n++)
+            if (strpbrk(n->pattern, "|%") && i-- == 0) return n;
+    return NULL;
 }

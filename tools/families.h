@@ -130,11 +130,13 @@ typedef enum name_take {
     TAKE_GROUPS_Q, TAKE_GROUPS_K, TAKE_GROUPS_V,
     TAKE_QUARTERS_Q, TAKE_QUARTERS_K, TAKE_QUARTERS_V,
     TAKE_FIRST_HALF, TAKE_SECOND_HALF, /* gate above up */
+    TAKE_SWAP_Q, TAKE_SWAP_K, /* per head, the second half of the rows first: RoPE that turns the other way */
     TAKE_COLUMNS = 0x80
 } name_take;
 
 /* pattern: '@' is the prefix of the model's own tensors, '#' the layer. Several rows may serve one role; the first
- * that the checkpoint holds is taken. */
+ * that the checkpoint holds is taken. In Hugging Face directories a vector may be joined from several: '|' stands
+ * between their patterns, '%' for 0, 1 ... as far as there are any. */
 typedef struct name_row {
     const char *pattern;
     unsigned char role, take;
@@ -183,5 +185,7 @@ int family_skips(const family *f, source_form form, const char *name);
 
 /* pattern with prefix and layer filled in. Returns buf; a name that does not fit is cut, so it is not found. */
 const char *family_format(const char *pattern, const char *prefix, int layer, char *buf, size_t size);
+/* The i-th row whose vector is joined; NULL past the end. */
+const name_row *family_joined(const family *f, source_form form, int i);
 
 #endif
