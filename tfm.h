@@ -249,7 +249,8 @@ enum {
 
 enum { /* activations; GLU forms multiply act(gate) by up */
     TFM_ACT_NONE = 0, TFM_ACT_RELU = 1, TFM_ACT_RELU2 = 2, TFM_ACT_GELU_ERF = 3, TFM_ACT_GELU_TANH = 4,
-    TFM_ACT_GELU_QUICK = 5, TFM_ACT_SILU = 6, TFM_ACT_SIGMOID = 7
+    TFM_ACT_GELU_QUICK = 5, TFM_ACT_SILU = 6, TFM_ACT_SIGMOID = 7,
+    TFM_ACT_XIELU = 8 /* has parameters: of blocks alone, not of the kernels; see TFM_ROLE_ACT */
 };
 
 enum { TFM_ROPE_NONE = 0, TFM_ROPE_HALF = 1, TFM_ROPE_INTERLEAVED = 2 }; /* pairs (i, i+dims/2) or (2i, 2i+1) */
@@ -456,6 +457,7 @@ enum {
     TFM_ROLE_FFN_NORM = 32, TFM_ROLE_FFN_NORM_B = 33, TFM_ROLE_FFN_POST_NORM = 34, TFM_ROLE_FFN_POST_NORM_B = 35,
     TFM_ROLE_GATE = 36, TFM_ROLE_UP = 37, TFM_ROLE_DOWN = 38,
     TFM_ROLE_GATE_B = 39, TFM_ROLE_UP_B = 40, TFM_ROLE_DOWN_B = 41,
+    TFM_ROLE_ACT = 42, /* xIELU: alpha_p and alpha_n before softplus, beta, eps */
     TFM_ROLE_LIMIT = 64
 };
 
@@ -1495,7 +1497,7 @@ static const tfm__enum_row tfm__enums[] = {
     {"rope_style", 3, "none\0half-split\0interleaved\0"},
     {"rope_scaling", 7, "plain\0linear\0dynamic\0yarn\0long\0bands\0factors\0"},
     {"ffn_kind", 1, "dense\0"},
-    {"ffn_act", 8, "none\0relu\0relu2\0gelu-erf\0gelu-tanh\0gelu-quick\0silu\0sigmoid\0"},
+    {"ffn_act", 9, "none\0relu\0relu2\0gelu-erf\0gelu-tanh\0gelu-quick\0silu\0sigmoid\0xielu\0"},
     {"pos_kind", 2, "none\0learned\0"},
     {"norm_no_weight", 2, "no\0yes\0"},
     {"norm_bias", 2, "no\0yes\0"},
@@ -1607,6 +1609,7 @@ static tfm_result tfm__check_block(const tfm_block *b, int i, tfm_error *err) {
     if (b->norm_kind == TFM_NORM_L2 || b->qk_norm_kind == TFM_NORM_L2)
         return tfm__fail(err, TFM_ERR_UNSUPPORTED, "block %d: L2 norms are not built yet", i);
     TFM__NEED(!b->qk_norm || b->qk_norm_kind != TFM_NORM_NONE, "block %d: qk_norm without qk_norm_kind", i);
+    TFM__NEED(b->ffn_act != TFM_ACT_XIELU || !b->ffn_gated, "block %d: ffn_act xielu has no gated form", i);
     TFM__NEED(b->qkv_clamp >= 0, "block %d: qkv_clamp is negative", i);
     TFM__NEED(b->temperature == 0 || b->temperature_ctx > 0, "block %d: temperature without temperature_ctx", i);
     return tfm__check_rope(b, i, err);
@@ -1658,12 +1661,12 @@ TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err) {
 
 /* --- roles and shapes --- */
 
-enum { TFM__DIM_1, TFM__DIM_EMBED, TFM__DIM_SLOPES, TFM__DIM_MODEL, TFM__DIM_VOCAB, TFM__DIM_POS, TFM__DIM_Q, TFM__DIM_KV, TFM__DIM_QNORM, TFM__DIM_KNORM,
+enum { TFM__DIM_1, TFM__DIM_EMBED, TFM__DIM_SLOPES, TFM__DIM_ACT, TFM__DIM_MODEL, TFM__DIM_VOCAB, TFM__DIM_POS, TFM__DIM_Q, TFM__DIM_KV, TFM__DIM_QNORM, TFM__DIM_KNORM,
        TFM__DIM_FF, TFM__DIM_ROPE };
 enum { TFM__IF_ALWAYS, TFM__IF_POS, TFM__IF_OUT_NORM, TFM__IF_OUT_NORM_B, TFM__IF_UNTIED, TFM__IF_HEAD_B, TFM__IF_FACTORS,
        TFM__IF_LONG, TFM__IF_PRE, TFM__IF_PRE_B, TFM__IF_POST, TFM__IF_POST_B, TFM__IF_PRE_FFN, TFM__IF_PRE_FFN_B,
        TFM__IF_QK_NORM, TFM__IF_QK_NORM_B, TFM__IF_GATED, TFM__IF_BIAS, TFM__IF_SLOPES, TFM__IF_PROJ, TFM__IF_EMBED_NORM,
-       TFM__IF_EMBED_NORM_B };
+       TFM__IF_EMBED_NORM_B, TFM__IF_ACT };
 
 /* role · name · rows · cols · condition · bias bit (for TFM__IF_BIAS) */
 typedef struct tfm__role_row { int32_t role; const char *name; uint8_t rows, cols, when; uint16_t bias; } tfm__role_row;
@@ -1707,6 +1710,7 @@ static const tfm__role_row tfm__roles[] = {
     {TFM_ROLE_GATE_B, "ffn_gate.bias", TFM__DIM_1, TFM__DIM_FF, TFM__IF_BIAS, TFM_BIAS_GATE},
     {TFM_ROLE_UP_B, "ffn_up.bias", TFM__DIM_1, TFM__DIM_FF, TFM__IF_BIAS, TFM_BIAS_UP},
     {TFM_ROLE_DOWN_B, "ffn_down.bias", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_BIAS, TFM_BIAS_DOWN},
+    {TFM_ROLE_ACT, "ffn_act.weight", TFM__DIM_1, TFM__DIM_ACT, TFM__IF_ACT, 0},
 };
 
 static const tfm__role_row *tfm__role_find(int32_t role) {
@@ -1760,6 +1764,7 @@ static int tfm__role_present(const tfm_config *c, const tfm_block *b, const tfm_
         case TFM__IF_PRE_FFN_B: return biases && pre && own_ffn_norm;
         case TFM__IF_QK_NORM: return b && b->qk_norm != TFM_QKNORM_NONE && !b->norm_no_weight;
         case TFM__IF_QK_NORM_B: return b && b->qk_norm != TFM_QKNORM_NONE && (b->bias & TFM_BIAS_QK_NORM);
+        case TFM__IF_ACT: return b && b->ffn_act == TFM_ACT_XIELU;
         case TFM__IF_SLOPES: return tfm__slope_block(c) != NULL;
         case TFM__IF_PROJ: return c->d_embed != 0;
         case TFM__IF_EMBED_NORM: return c->embed_norm && c->norm_kind != TFM_NORM_NONE && !c->norm_no_weight;
@@ -1774,6 +1779,7 @@ static int64_t tfm__role_dim(const tfm_config *c, const tfm_block *b, int dim) {
     switch (dim) {
         case TFM__DIM_MODEL: return c->d_model;
         case TFM__DIM_EMBED: return c->d_embed ? c->d_embed : c->d_model;
+        case TFM__DIM_ACT: return 4;
         case TFM__DIM_SLOPES: return tfm__slope_block(c)->n_heads;
         case TFM__DIM_VOCAB: return c->n_vocab;
         case TFM__DIM_POS: return (int64_t)c->n_ctx + c->pos_offset;
@@ -3312,13 +3318,30 @@ static void tfm__attend(const tfm__pass *p, float *y, const float *x) {
 
 /* --- feed-forward --- */
 
-typedef struct tfm__act_job { const tfm_kernels *k; float *gate, *up; int32_t act, gated; int64_t width; } tfm__act_job;
+/* xIELU, arXiv:2411.13010: ap x^2 + beta x above 0, an (exp(min(x, eps)) - 1 - x) + beta x below. */
+static void tfm__xielu(float *x, const float *params, int64_t n) {
+    const float beta = params[2], eps = params[3];
+    const float ap = (float)log1p(exp((double)params[0])), an = beta + (float)log1p(exp((double)params[1]));
+    for (int64_t i = 0; i < n; i++) {
+        const float v = x[i];
+        x[i] = (v > 0 ? ap * v * v : (expm1f(v < eps ? v : eps) - v) * an) + beta * v;
+    }
+}
+
+typedef struct tfm__act_job {
+    const tfm_kernels *k;
+    float *gate, *up;
+    const float *params; /* of xIELU */
+    int32_t act, gated;
+    int64_t width;
+} tfm__act_job;
 
 static void tfm__act_rows(void *ctx, int thread, int64_t first, int64_t last) {
     const tfm__act_job *j = (const tfm__act_job *)ctx;
     const int64_t at = first * j->width, n = (last - first) * j->width;
     (void)thread;
-    if (j->gated) j->k->glu(j->gate + at, j->gate + at, j->up + at, j->act, n);
+    if (j->act == TFM_ACT_XIELU) tfm__xielu(j->up + at, j->params, n);
+    else if (j->gated) j->k->glu(j->gate + at, j->gate + at, j->up + at, j->act, n);
     else j->k->activate(j->up + at, j->act, n);
 }
 
@@ -3330,6 +3353,7 @@ static void tfm__feed_forward(const tfm__pass *p, float *y, const float *x) {
     act.k = p->k;
     act.up = tfm__floats(p->s, p->s->at.work);
     act.gate = act.up + p->n * b->d_ff;
+    act.params = tfm__vector_of(p, TFM_ROLE_ACT);
     act.act = b->ffn_act;
     act.gated = b->ffn_gated;
     act.width = b->d_ff;

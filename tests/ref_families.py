@@ -93,16 +93,20 @@ def weight(name, shape, dtype, e, offset):
 
 
 NORM = re.compile(r"norm|\bln_")
-EMBEDDING = re.compile(r"embed_|\bwte\b|\bwpe\b|word_embeddings")
+EMBEDDING = re.compile(r"embed_|\bwte\b|\bwpe\b|word_embeddings|tokens_embed|positions_embed")
 
 
 def scale_of(name, shape, model_type):
     """(e, offset): spread and centre of a tensor, so that no part of the model drowns another."""
-    gemma = model_type.startswith("gemma")
+    gemma = "gemma" in model_type
     if name.endswith("weight") and NORM.search(name):
         if gemma and name.endswith("model.norm.weight"):
             return 8, 1                             # around 2 in Gemma, whose head is tied to a small embedding
         return 8, 0 if gemma or model_type == "nemotron" else 1     # +-0.5 around a factor of 1
+    if name.endswith("act_fn.eps"):
+        return 20, -0.001                           # just below 0
+    if name.endswith("act_fn.beta"):
+        return 10, 0.5
     if len(shape) == 1:
         return 7, 0                                 # biases, +-1
     if EMBEDDING.search(name):
@@ -500,6 +504,17 @@ def llama_shaped_models():
         Model("stablelm_parallel", "both branches read input_layernorm",
               small_layer_norm("stablelm", num_attention_heads=2, num_key_value_heads=2, layer_norm_eps=1e-05,
                                use_qkv_bias=False, use_parallel_residual=True, partial_rotary_factor=0.5)),
+        Model("stablelm_qk_norm", "a LayerNorm for each head of q and k, each a tensor of its own",
+              small_layer_norm("stablelm", layer_norm_eps=1e-05, qk_layernorm=True, partial_rotary_factor=0.5)),
+        Model("apertus", "an activation with parameters of each layer's own, no gate, llama3 scaling",
+              small("apertus", pad_token_id=0, hidden_act="xielu", head_dim=DROP, post_norm=False, qk_norm=True,
+                    rope_theta=10000.0, rope_scaling=LLAMA3)),
+        Model("nanochat", "norms without weights, over the embedding too and over q and k after RoPE, which turns back",
+              small("nanochat", pad_token_id=0, hidden_act="relu2", final_logit_softcapping=5.0),
+              wrong=[{"final_logit_softcapping": 15.0}]),
+        Model("vaultgemma", "Gemma 2 without the norms on the outputs",
+              merged(gemma2(), {"model_type": "vaultgemma", "architectures": ["VaultGemmaForCausalLM"],
+                                "hidden_act": DROP}), n_ids=24, wrong=[{"sliding_window": 5}]),
         Model("starcoder2", "biases everywhere, c_fc and c_proj, a window on every layer, tied by default",
               small_layer_norm("starcoder2", hidden_act="gelu_pytorch_tanh", norm_epsilon=1e-05, sliding_window=8,
                                use_bias=True, rope_theta=10000.0, tie_word_embeddings=DROP, embedding_dropout=0.0,
@@ -511,8 +526,152 @@ def llama_shaped_models():
     ]
 
 
+def gpt2(**changes):
+    return merged({
+        "activation_function": "gelu_new", "architectures": ["GPT2LMHeadModel"], "attn_pdrop": 0.1, "bos_token_id": 1,
+        "embd_pdrop": 0.1, "eos_token_id": 2, "initializer_range": 0.02, "layer_norm_epsilon": 1e-05,
+        "model_type": "gpt2", "n_ctx": 64, "n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 64,
+        "resid_pdrop": 0.1, "summary_activation": None, "summary_first_dropout": 0.1, "summary_proj_to_labels": True,
+        "summary_type": "cls_index", "summary_use_proj": True, "vocab_size": 64,
+        "task_specific_params": {"text-generation": {"do_sample": True, "max_length": 50}}}, changes)
+
+
+def gptj(model_type, **changes):
+    return gpt2(model_type=model_type, rotary_dim=4, tie_word_embeddings=False, **changes)
+
+
+def gpt_neo(**changes):
+    return merged({
+        "activation_function": "gelu_new", "attention_dropout": 0, "attention_types": [[["global", "local"], 1]],
+        "bos_token_id": 1, "embed_dropout": 0, "eos_token_id": 2, "hidden_size": 32, "intermediate_size": None,
+        "layer_norm_epsilon": 1e-05, "max_position_embeddings": 64, "model_type": "gpt_neo", "num_heads": 4,
+        "num_layers": 2, "resid_dropout": 0, "use_cache": True, "vocab_size": 64, "window_size": 8}, changes)
+
+
+def gpt_neox(**changes):
+    return merged({
+        "bos_token_id": 0, "eos_token_id": 0, "hidden_act": "gelu", "hidden_size": 32, "initializer_range": 0.02,
+        "intermediate_size": 64, "layer_norm_eps": 1e-05, "max_position_embeddings": 64, "model_type": "gpt_neox",
+        "num_attention_heads": 2, "num_hidden_layers": 2, "rotary_emb_base": 10000, "rotary_pct": 0.25,
+        "tie_word_embeddings": False, "torch_dtype": "float16", "use_cache": True, "use_parallel_residual": True,
+        "vocab_size": 64}, changes)
+
+
+def opt(**changes):
+    return merged({
+        "_remove_final_layer_norm": False, "activation_dropout": 0.0, "activation_function": "relu",
+        "attention_dropout": 0.0, "bos_token_id": 2, "do_layer_norm_before": True, "dropout": 0.1, "eos_token_id": 2,
+        "ffn_dim": 64, "hidden_size": 32, "init_std": 0.02, "layerdrop": 0.0, "max_position_embeddings": 64,
+        "model_type": "opt", "num_attention_heads": 4, "num_hidden_layers": 2, "pad_token_id": 1, "prefix": "</s>",
+        "torch_dtype": "float16", "use_cache": True, "vocab_size": 64, "word_embed_proj_dim": 32}, changes)
+
+
+def bloom(**changes):
+    return merged({
+        "apply_residual_connection_post_layernorm": False, "attention_dropout": 0.0, "bos_token_id": 1,
+        "eos_token_id": 2, "hidden_dropout": 0.0, "hidden_size": 32, "initializer_range": 0.02,
+        "layer_norm_epsilon": 1e-05, "model_type": "bloom", "n_head": 4, "n_layer": 2, "offset_alibi": 100,
+        "pad_token_id": 3, "pretraining_tp": 1, "seq_length": 64, "skip_bias_add": True, "use_cache": False,
+        "vocab_size": 64}, changes)
+
+
+def mpt(**changes):
+    return merged({
+        "attn_config": {"alibi": True, "alibi_bias_max": 8, "attn_impl": "torch", "attn_pdrop": 0,
+                        "attn_type": "multihead_attention", "attn_uses_sequence_id": False, "clip_qkv": None,
+                        "prefix_lm": False, "qk_ln": False, "softmax_scale": None},
+        "d_model": 32, "emb_pdrop": 0, "embedding_fraction": 1.0, "expansion_ratio": 4, "init_device": "cpu",
+        "learned_pos_emb": True, "logit_scale": None, "max_seq_len": 64, "model_type": "mpt", "n_heads": 4,
+        "n_layers": 2, "no_bias": True, "norm_type": "low_precision_layernorm", "resid_pdrop": 0,
+        "torch_dtype": "bfloat16", "use_cache": False, "verbose": 0, "vocab_size": 64}, changes)
+
+
+def falcon(**changes):
+    return merged({
+        "alibi": False, "apply_residual_connection_post_layernorm": False, "attention_dropout": 0.0, "bias": False,
+        "bos_token_id": 11, "eos_token_id": 11, "hidden_dropout": 0.0, "hidden_size": 32, "initializer_range": 0.02,
+        "layer_norm_epsilon": 1e-05, "model_type": "falcon", "multi_query": True, "new_decoder_architecture": False,
+        "num_attention_heads": 4, "num_hidden_layers": 2, "parallel_attn": True, "torch_dtype": "bfloat16",
+        "use_cache": True, "vocab_size": 64}, changes)
+
+
+def phi(**changes):
+    return merged({
+        "attention_dropout": 0.0, "bos_token_id": 1, "embd_pdrop": 0.0, "eos_token_id": 2, "hidden_act": "gelu_new",
+        "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 64, "layer_norm_eps": 1e-05,
+        "max_position_embeddings": 64, "model_type": "phi", "num_attention_heads": 2, "num_hidden_layers": 2,
+        "num_key_value_heads": None, "partial_rotary_factor": 0.5, "qk_layernorm": False, "resid_pdrop": 0.1,
+        "rope_scaling": None, "rope_theta": 10000.0, "tie_word_embeddings": False, "use_cache": True,
+        "vocab_size": 64}, changes)
+
+
+def hub_names(tensors):
+    """Old files of the hub have no "transformer." in front and hold the causal mask of every layer."""
+    out = [(name.replace("transformer.", ""), shape) for name, shape in tensors]
+    layers = sorted({name.split(".")[1] for name, _ in out if name.startswith("h.")})
+    return sorted(out + [("h.%s.attn.bias" % layer, [1, 1, 8, 8]) for layer in layers])
+
+
+def without_prefix(tensors):
+    return sorted((name.replace("transformer.", ""), shape) for name, shape in tensors)
+
+
+def gpt_shaped_models():
+    return [
+        Model("gpt2", "matrices stored by columns, q, k and v in one, learned positions, tied by default", gpt2()),
+        Model("gpt1", "norms after the sums, none at the end; gelu means its tanh form",
+              gpt2(model_type="openai-gpt", afn="gelu", activation_function=DROP, n_ctx=DROP)),
+        Model("gpt2_hub", "no prefix, mask buffers", gpt2(n_layer=1), edit=hub_names),
+        Model("gpt2_inverse", "scores divided by the layer's number; n_inner",
+              gpt2(scale_attn_by_inverse_layer_idx=True, n_inner=48, n_layer=3),
+              wrong=[{"scale_attn_by_inverse_layer_idx": False}]),
+        Model("gpt_bigcode", "one key/value head; rows, not columns",
+              gpt2(model_type="gpt_bigcode", activation_function="gelu_pytorch_tanh", multi_query=True,
+                   attention_softmax_in_fp32=True, scale_attention_softmax_in_fp32=True, n_ctx=DROP)),
+        Model("gpt_bigcode_mha", "q, k and v head by head",
+              gpt2(model_type="gpt_bigcode", activation_function="gelu_pytorch_tanh", multi_query=False, n_ctx=DROP)),
+        Model("gpt_neo", "scores not scaled, a window on every other layer", gpt_neo(), n_ids=24,
+              wrong=[{"window_size": 9}]),
+        Model("gptj", "parallel under one norm, interleaved RoPE over rotary_dim, a bias at the head",
+              gptj("gptj", rotary=True), wrong=[{"rotary_dim": 8}]),
+        Model("codegen", "q, v and k in four parts of one matrix", gptj("codegen"), wrong=[{"rotary_dim": 8}]),
+        Model("gpt_neox", "parallel under two norms, q, k, v head by head, a quarter of a head rotates", gpt_neox(),
+              wrong=[{"use_parallel_residual": False}, {"rotary_pct": 1.0}]),
+        Model("gpt_neox_v5", "as save_pretrained writes it", twin="gpt_neox"),
+        Model("gpt_neox_sequential", "sequential, no biases in attention",
+              gpt_neox(use_parallel_residual=False, attention_bias=False, rotary_pct=0.5),
+              wrong=[{"use_parallel_residual": True}]),
+        Model("opt", "positions start at row 2, ReLU, norms before the branches", opt()),
+        Model("opt_post", "norms after the sums, none at the end, a narrow embedding projected in and out",
+              opt(do_layer_norm_before=False, word_embed_proj_dim=16)),
+        Model("opt_no_affine", "norms without tensors, no biases, the final norm removed",
+              opt(layer_norm_elementwise_affine=False, enable_bias=False, _remove_final_layer_norm=True)),
+        Model("bloom", "ALiBi, a norm over the embedding, q, k, v head by head", bloom()),
+        Model("bloom_hub", "no prefix; six heads, whose slopes are those of four and of eight",
+              bloom(n_head=6, hidden_size=24, n_layer=1), edit=without_prefix),
+        Model("mpt", "ALiBi, LayerNorm without bias, no biases", mpt()),
+        Model("mpt_clip", "six heads: slopes 2, 4, 6, 8, 1, 3 of eight; clamped q, k, v; a softmax scale",
+              mpt(n_heads=6, d_model=24, attn_config={"clip_qkv": 1.0, "softmax_scale": 0.7}),
+              wrong=[{"attn_config": {"clip_qkv": None}}, {"attn_config": {"softmax_scale": None}}]),
+        Model("falcon", "parallel under one norm, one key/value head, RoPE, no biases", falcon()),
+        Model("falcon_sequential", "sequential, q, k and v head by head, biases",
+              falcon(multi_query=False, parallel_attn=False, bias=True)),
+        Model("falcon_new", "q heads, key and value group by group; a norm for each branch",
+              falcon(new_decoder_architecture=True, num_kv_heads=2)),
+        Model("falcon_new_one_norm", "the same with one norm",
+              falcon(new_decoder_architecture=True, num_kv_heads=2, num_ln_in_parallel_attn=1)),
+        Model("phi", "parallel under one norm, half a head rotates, a bias at the head", phi(),
+              wrong=[{"partial_rotary_factor": 1.0}]),
+        Model("phi_qk_norm", "LayerNorm with bias on q and k",
+              phi(qk_layernorm=True, num_key_value_heads=1)),
+        Model("persimmon", "q, k, v head by head, normed with bias before partial RoPE, squared ReLU",
+              phi(model_type="persimmon", hidden_act="relu2", qk_layernorm=True, num_key_value_heads=DROP,
+                  embd_pdrop=DROP, resid_pdrop=DROP, hidden_dropout=0.0)),
+    ]
+
+
 def models():
-    rows = llama_models() + mistral_qwen_models() + gemma_models() + llama_shaped_models()
+    rows = (llama_models() + mistral_qwen_models() + gemma_models() + llama_shaped_models() + gpt_shaped_models())
     return {row.name: row for row in rows}
 
 
@@ -626,7 +785,7 @@ def run64(path, ids):
 
 
 ATTENTION_OUT = re.compile(r"\.o_proj$|attn\.c_proj$|out_proj$|att\w*\.dense$|self_attn\.dense$")
-POSITIONS = re.compile(r"\bwpe$|embed_positions$")
+POSITIONS = re.compile(r"\bwpe$|embed_positions$|positions_embed$")
 
 
 def run_without(path, ids, part):

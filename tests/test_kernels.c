@@ -759,6 +759,7 @@ static void attention_reference(double *out, const attention_case *c, const tfm_
             for (int d = 0; d < hd; d++) dot += (double)a->q[i * hd + d] * (double)row[d];
             score[p] = dot * (double)a->scale;
             if (c->softcap > 0) score[p] = (double)c->softcap * tanh(score[p] / (double)c->softcap);
+            if (a->slopes) score[p] += (double)a->slopes[i % c->n_heads] * (double)(p - (p1 - 1));
             top = fmax(top, score[p]);
         }
         for (int d = 0; d < hd; d++) out[i * hd + d] = 0;
@@ -770,7 +771,7 @@ static void attention_reference(double *out, const attention_case *c, const tfm_
     }
 }
 
-static void check_attention(const tfm_kernels *k, const attention_case *c) {
+static void check_attention(const tfm_kernels *k, const attention_case *c, const float *slopes) {
     const int64_t hd = c->head_dim, items = (int64_t)c->n * c->n_heads, end = c->pos + c->n;
     const size_t row = (size_t)(c->kv_type == TFM_F32 ? 4 * hd : c->kv_type == TFM_Q8_0 ? hd / 32 * 34 : 2 * hd);
     const size_t cache = row * (size_t)(c->length * c->n_kv_heads);
@@ -791,12 +792,12 @@ static void check_attention(const tfm_kernels *k, const attention_case *c) {
         }
     }
     tfm_attention_args a = { out, q, kc, vc, c->kv_type, c->n, c->n_heads, c->n_kv_heads, c->head_dim, c->pos,
-                             c->length, c->window, 0.3f / sqrtf((float)hd), c->softcap, NULL };
+                             c->length, c->window, 0.3f / sqrtf((float)hd), c->softcap, slopes };
     attention_reference(ref, c, &a, row);
     k->attention(&a, 0, items);
     const double e = error_of(out, ref, (int)(items * hd), 4);
-    check(e <= 4e-7, "%s: attention kv %d, %d/%d heads of %d, pos %d, window %d: off by %g", k->name, c->kv_type,
-          c->n_heads, c->n_kv_heads, c->head_dim, (int)c->pos, (int)c->window, e);
+    check(e <= 4e-7, "%s: attention kv %d, %d/%d heads of %d, pos %d, window %d%s: off by %g", k->name, c->kv_type,
+          c->n_heads, c->n_kv_heads, c->head_dim, (int)c->pos, (int)c->window, slopes ? ", with slopes" : "", e);
     a.out = cut;
     for (int64_t i = 0; i < items;) { /* cut into uneven ranges of items */
         const int64_t next = i + 1 + hashed(5, (uint32_t)i) % 6 < items ? i + 1 + hashed(5, (uint32_t)i) % 6 : items;
@@ -815,6 +816,7 @@ static void check_attention(const tfm_kernels *k, const attention_case *c) {
 }
 
 void test_kernel_attention(void) {
+    static const float slopes[8] = { 0.5f, 0.25f, 0.125f, 0.0625f, 0.01f, 1.0f, 0.003f, 0.7f };
     static const attention_case cases[] = {
         { TFM_F32, 4, 2, 64, 7, 0, 16, 0, 0 },        { TFM_F32, 3, 3, 7, 5, 60, 128, 0, 0 },
         { TFM_F32, 1, 1, 1, 3, 10, 32, 0, 30.0f },    { TFM_F16, 6, 2, 20, 9, 120, 130, 0, 0 },
@@ -828,7 +830,8 @@ void test_kernel_attention(void) {
         const tfm_kernels *k = pass(p);
         if (!k) continue;
         for (int i = 0; i < COUNT(cases); i++) {
-            check_attention(k, &cases[i]);
+            check_attention(k, &cases[i], NULL);
+            check_attention(k, &cases[i], slopes);
             release();
         }
         float q[400], out[400], kv[2][2 * 8 * 20];

@@ -103,7 +103,7 @@ ckpt_tensor *checkpoint_find(const checkpoint *c, const char *name) {
 }
 
 ckpt_tensor *checkpoint_role(const checkpoint *c, int role, int layer, const name_row **row) {
-    char name[256];
+    char name[320];
     const name_row *n;
     for (int i = 0; (n = family_name(c->family, c->form, role, i)) != NULL; i++) {
         ckpt_tensor *t = checkpoint_find(c, family_format(n->pattern, c->prefix, layer, name, sizeof name));

@@ -142,6 +142,7 @@ typedef struct row_slice {
     int64_t total;   /* rows of the whole tensor */
     int columns;     /* the source is [in][out]: its columns are meant */
     int pair_heads;  /* so many heads stand as interleaved pairs, see pair_row; 0: none */
+    int64_t swap;    /* rows of a head whose halves stand the other way round; 0: none do */
 } row_slice;
 
 typedef struct plan_item {
@@ -192,7 +193,7 @@ static int check_tensor(const checkpoint *c, const ckpt_tensor *t, int vector, c
 static row_slice slice_of(const tfm_config *cfg, int layer, int take, int64_t rows) {
     const tfm_block *b = &cfg->blocks[layer >= 0 && cfg->layer_block ? cfg->layer_block[layer] : 0];
     const int64_t d = b->head_dim, q = b->n_heads * d, kv = b->n_kv_heads * d, group = b->n_heads / b->n_kv_heads * d;
-    row_slice s = {0, rows, rows, rows, (take & TAKE_COLUMNS) != 0, 0};
+    row_slice s = {0, rows, rows, rows, (take & TAKE_COLUMNS) != 0, 0, 0};
     switch (take & ~TAKE_COLUMNS) {
     case TAKE_PAIRS_Q: s.pair_heads = b->n_heads; break;
     case TAKE_PAIRS_K: s.pair_heads = b->n_kv_heads; break;
@@ -215,6 +216,8 @@ static row_slice slice_of(const tfm_config *cfg, int layer, int take, int64_t ro
         break;
     case TAKE_SECOND_HALF: s.start += rows; /* fall through */
     case TAKE_FIRST_HALF: s.total = 2 * rows; break;
+    case TAKE_SWAP_Q:
+    case TAKE_SWAP_K: s.swap = d; break;
     default: break;
     }
     return s;
@@ -331,6 +334,7 @@ static int64_t pair_row(int64_t r, int64_t rows, int heads) {
 /* Where row r of the model stands in the source. */
 static int64_t source_row(const row_slice *s, int64_t r) {
     if (s->pair_heads) r = pair_row(r, s->total, s->pair_heads);
+    if (s->swap) r += r % s->swap < s->swap / 2 ? s->swap / 2 : -(s->swap / 2);
     return s->start + r / s->run * s->period + r % s->run;
 }
 

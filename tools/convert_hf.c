@@ -3,6 +3,7 @@
  * Both spellings of the RoPE values are read the same way: rope_theta and rope_scaling at the top, or all of it in
  * rope_parameters, there perhaps once per type of layer.
  */
+#include <math.h>
 #include <string.h>
 
 #include "checkpoint.h"
@@ -102,9 +103,46 @@ static int read_eos(checkpoint *c, const json *v, tfm_error *err) {
     return TFM_OK;
 }
 
-static int read_layer_types(checkpoint *c, const json *v, tfm_error *err) {
+/* Whether a type of layer has the window. */
+static int read_layer_type(const json *v, unsigned char *window, tfm_error *err) {
+    static const struct { const char *name; unsigned char window; } types[] = {
+        {"full_attention", 0}, {"sliding_attention", 1}, {"global", 0}, {"local", 1}};
     char where[PATH_TEXT];
     const char *text;
+    int code = json_as_string(v, &text, err);
+    if (code) return code;
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (strcmp(text, types[i].name)) continue;
+        *window = types[i].window;
+        return TFM_OK;
+    }
+    return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: \"%s\" is not known", json_path(v, where, sizeof where), text);
+}
+
+/* [[types of layers, how often they repeat]...] */
+static int read_layer_runs(checkpoint *c, const json *v, tfm_error *err) {
+    enum { MOST = 4096 };
+    char where[PATH_TEXT];
+    c->arch.window_layer = arena_array(c->mem, MOST, 1);
+    c->arch.n_listed = 0;
+    if (!c->arch.window_layer) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    for (size_t i = 0; i < json_count(v); i++) {
+        const json *run = json_at(v, i), *types = json_at(run, 0);
+        int64_t repeats = 0, n = (int64_t)json_count(types);
+        int code = json_as_int(json_at(run, 1), &repeats, err);
+        if (code) return code;
+        if (n < 1 || repeats < 0 || repeats > (MOST - c->arch.n_listed) / n)
+            return tool_fail(err, TFM_ERR_FORMAT, "%s: no layers, or more than %d", json_path(run, where, sizeof where),
+                             (int)MOST);
+        for (int64_t k = 0; !code && k < repeats * n; k++)
+            code = read_layer_type(json_at(types, (size_t)(k % n)), &c->arch.window_layer[c->arch.n_listed++], err);
+        if (code) return code;
+    }
+    return TFM_OK;
+}
+
+static int read_layer_types(checkpoint *c, const json *v, tfm_error *err) {
+    char where[PATH_TEXT];
     size_t n = json_count(v);
     if (!json_is(v, JSON_ARRAY))
         return tool_fail(err, TFM_ERR_FORMAT, "%s: expected a list", json_path(v, where, sizeof where));
@@ -112,12 +150,8 @@ static int read_layer_types(checkpoint *c, const json *v, tfm_error *err) {
     c->arch.n_listed = (int64_t)n;
     if (!c->arch.window_layer) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
     for (size_t i = 0; i < n; i++) {
-        int code = json_as_string(json_at(v, i), &text, err);
+        int code = read_layer_type(json_at(v, i), &c->arch.window_layer[i], err);
         if (code) return code;
-        c->arch.window_layer[i] = !strcmp(text, "sliding_attention");
-        if (!c->arch.window_layer[i] && strcmp(text, "full_attention"))
-            return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: \"%s\" is not known",
-                             json_path(json_at(v, i), where, sizeof where), text);
     }
     return TFM_OK;
 }
@@ -208,6 +242,7 @@ static int read_special(checkpoint *c, const rule *r, const json *v, tfm_error *
     switch (r->param) {
     case P_EOS: return read_eos(c, v, err);
     case P_LAYER_TYPES: return read_layer_types(c, v, err);
+    case P_LAYER_RUNS: return read_layer_runs(c, v, err);
     case P_ROPE_FLAGS: return read_rope_flags(c, v, err);
     case P_ROPE_OBJECT: return read_rope(c, v, err);
     case P_NESTED: return read_members(c, v, err);
@@ -332,8 +367,88 @@ static int add_factors(checkpoint *c, const char *name, const json *list, tfm_er
     return checkpoint_add_floats(c, name, values, n, err);
 }
 
+/* Appends the values of a tensor to a joined vector of at most `room`; *n stays if there is no such tensor. */
+static int join_tensor(checkpoint *c, const char *name, float *values, size_t room, size_t *n, tfm_error *err) {
+    ckpt_tensor *t = checkpoint_find(c, name);
+    const tfm_type_info *type = t ? tfm_type_get(t->type) : NULL;
+    if (!type || type->block != 1 || t->rows != 1 || t->cols < 0 || (uint64_t)t->cols > room - *n) return TFM_OK;
+    char *raw = arena_alloc(c->mem, (size_t)t->row_bytes + 1);
+    if (!raw) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    int code = c->read_rows(c, t, 0, 1, raw, err);
+    tfm_tensor row = {raw, t->type, TFM_ROWS, 1, t->cols};
+    if (!code && t->cols) tfm_tensor_row(&row, 0, values + *n);
+    *n += (size_t)t->cols;
+    t->used = 1;
+    return code;
+}
+
+/* Makes the vector of a pattern with '|' and '%' (see name_row), under the pattern as its name. */
+static int join_pattern(checkpoint *c, const char *pattern, float *values, size_t room, tfm_error *err) {
+    char part[256], index[16];
+    size_t n = 0, before;
+    int code = TFM_OK;
+    for (const char *at = pattern, *end; !code && at; at = end ? end + 1 : NULL) {
+        end = strchr(at, '|');
+        const size_t length = end ? (size_t)(end - at) : strlen(at), head = strcspn(at, "%");
+        int i = 0;
+        do {
+            before = n;
+            snprintf(index, sizeof index, "%d", i++);
+            if (head < length) snprintf(part, sizeof part, "%.*s%s%.*s", (int)head, at, index, (int)(length - head - 1), at + head + 1);
+            else snprintf(part, sizeof part, "%.*s", (int)length, at);
+            code = join_tensor(c, part, values, room, &n, err);
+        } while (!code && head < length && n > before);
+    }
+    if (code || !n) return code;
+    float *copy = arena_array(c->mem, n, sizeof *copy);
+    if (!copy) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    memcpy(copy, values, n * sizeof *copy);
+    return checkpoint_add_floats(c, arena_strdup(c->mem, pattern), copy, n, err);
+}
+
+/* How many vectors of layers are joined. */
+static size_t count_joined(const checkpoint *c) {
+    const int layers = arch_int(&c->arch, P_N_LAYERS);
+    size_t n = 0;
+    while (family_joined(c->family, FORM_HF, (int)n)) n++;
+    return layers > 0 && layers <= 4096 ? n * (size_t)layers : 0;
+}
+
+static int add_joined(checkpoint *c, tfm_error *err) {
+    enum { ROOM = 1 << 16 };
+    char pattern[320];
+    const size_t total = count_joined(c);
+    const int layers = arch_int(&c->arch, P_N_LAYERS);
+    float *values = total ? arena_array(c->mem, ROOM, sizeof *values) : NULL;
+    if (total && !values) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    int code = TFM_OK;
+    for (size_t i = 0; !code && i < total; i++) {
+        const name_row *row = family_joined(c->family, FORM_HF, (int)(i / (size_t)layers));
+        family_format(row->pattern, c->prefix, (int)(i % (size_t)layers), pattern, sizeof pattern);
+        code = join_pattern(c, pattern, values, ROOM, err);
+    }
+    return code;
+}
+
+/* The slopes of ALiBi, which no checkpoint stores, as a tensor: powers of 2^(-8/n) for n heads, a power of two; see
+ * SLOPES_BELOW and SLOPES_ABOVE for other numbers. */
+static int add_slopes(checkpoint *c, tfm_error *err) {
+    const int heads = arch_int(&c->arch, P_N_HEADS), above = arch_int(&c->arch, P_SLOPE_RULE) == SLOPES_ABOVE;
+    if (!arch_int(&c->arch, P_ALIBI) || heads < 1 || heads > 4096) return TFM_OK; /* describe() refuses such numbers */
+    float *slopes = arena_array(c->mem, (size_t)heads, sizeof *slopes);
+    int n = 1;
+    if (!slopes) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    while (above ? n < heads : 2 * n <= heads) n *= 2;
+    for (int i = 0; i < heads; i++) {
+        double exponent = i < n ? i + 1 : i - n + 0.5;                       /* 1, 2 .. n, then halves between them */
+        if (above && n != heads) exponent = i < n / 2 ? 2 * (i + 1) : 2 * (i - n / 2) + 1; /* 2, 4 .. n, then 1, 3 .. */
+        slopes[i] = (float)exp2(-8 * exponent / n);
+    }
+    return checkpoint_add_floats(c, "alibi.slopes", slopes, (size_t)heads, err);
+}
+
 static int add_tensors(checkpoint *c, const safetensors *st, tfm_error *err) {
-    int code = checkpoint_room(c, st->n_tensors + 2, err);
+    int code = checkpoint_room(c, st->n_tensors + 3 + count_joined(c), err); /* two lists of factors, slopes */
     for (size_t i = 0; !code && i < st->n_tensors; i++) {
         const st_tensor *from = &st->tensors[i];
         ckpt_tensor t;
@@ -394,6 +509,8 @@ int checkpoint_open_hf(checkpoint *c, const source_dir *dir, tfm_error *err) {
     if (!code) code = add_tensors(c, &r->st, err);
     if (!code) code = add_factors(c, "rope_scaling.short_factor", r->short_factor, err);
     if (!code) code = add_factors(c, "rope_scaling.long_factor", r->long_factor, err);
+    if (!code) code = add_slopes(c, err);
     if (!code) find_prefix(c);
+    if (!code) code = add_joined(c, err);
     return code;
 }

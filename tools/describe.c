@@ -253,7 +253,7 @@ static int settle_sizes(const describer *d, arch *a) {
     if (arch_int(a, P_N_LAYERS) > MAX_LAYERS)
         return tool_fail(d->err, TFM_ERR_UNSUPPORTED, "%s: %d layers, at most %d are supported", d->file,
                          arch_int(a, P_N_LAYERS), MAX_LAYERS);
-    if (!a->p.given[P_N_KV_HEADS]) a->p.v[P_N_KV_HEADS] = a->p.v[P_N_HEADS];
+    if (!a->p.given[P_N_KV_HEADS] || a->p.v[P_N_KV_HEADS] == -1) a->p.v[P_N_KV_HEADS] = a->p.v[P_N_HEADS];
     if (!a->p.given[P_HEAD_DIM]) {
         if (arch_int(a, P_D_MODEL) % arch_int(a, P_N_HEADS))
             return tool_fail(d->err, TFM_ERR_FORMAT, "%s: hidden size %d is no multiple of %d heads, and no head_dim",
@@ -308,7 +308,7 @@ int describe(const arch *given, const char *file, arena *mem, tfm_config *c, tfm
     c->pos_kind = arch_int(&a, P_POS_KIND);
     c->pos_offset = arch_int(&a, P_POS_OFFSET);
     c->embed_norm = arch_int(&a, P_EMBED_NORM);
-    c->norm_kind = arch_int(&a, P_OUT_NORM) ? arch_int(&a, P_NORM_KIND) : TFM_NORM_NONE;
+    c->norm_kind = arch_int(&a, P_OUT_NORM) && !arch_int(&a, P_OUT_NORM_DROPPED) ? arch_int(&a, P_NORM_KIND) : TFM_NORM_NONE;
     c->norm_bias = (arch_int(&a, P_BIAS) & TFM_BIAS_NORM) != 0;
     c->norm_no_weight = arch_int(&a, P_NORM_NO_WEIGHT);
     c->head_bias = arch_int(&a, P_HEAD_BIAS);

@@ -41,6 +41,10 @@ static const named_value activations[] = {
 static const named_value gemma_activations[] = {
     {"gelu", TFM_ACT_GELU_TANH}, {"gelu_pytorch_tanh", TFM_ACT_GELU_TANH}, {"gelu_new", TFM_ACT_GELU_TANH}, {NULL, 0}};
 
+/* GPT-1's "gelu" is the tanh form, too. */
+static const named_value gpt1_activations[] = {
+    {"gelu", TFM_ACT_GELU_TANH}, {"relu", TFM_ACT_RELU}, {"silu", TFM_ACT_SILU}, {"swish", TFM_ACT_SILU}, {NULL, 0}};
+
 static const named_value rope_types[] = {
     {"default", TFM_ROPE_PLAIN}, {"linear", TFM_ROPE_LINEAR}, {"dynamic", TFM_ROPE_DYNAMIC}, {"yarn", TFM_ROPE_YARN},
     {"longrope", TFM_ROPE_LONG}, {"su", TFM_ROPE_LONG}, {"llama3", TFM_ROPE_BANDS}, {NULL, 0}};
@@ -618,6 +622,56 @@ static const rule cohere2_hf[] = {
     END};
 HF_FAMILY(cohere2, &cohere, "cohere2", cohere2_hf, NULL);
 
+/* No gate, an activation with parameters of each layer's own; norms of q and k. */
+static const named_value xielu[] = {{"xielu", TFM_ACT_XIELU}, {NULL, 0}};
+static const rule apertus_hf[] = {
+    INT_OR("max_position_embeddings", P_N_CTX, 65536),
+    REAL_OR("rms_norm_eps", P_NORM_EPS, 1e-5),
+    REAL_OR("rope_theta", P_ROPE_THETA, 12e6),
+    NAME_OR("hidden_act", P_ACT, TFM_ACT_XIELU, xielu),
+    BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
+    HARMLESS("post_norm"), HARMLESS("qk_norm"),
+    FIXED(P_QK_NORM, TFM_QKNORM_HEAD),
+    FIXED(P_GATED, 0),
+    END};
+static const name_row apertus_names[] = {
+    {"@layers.#.attention_layernorm.weight", TFM_ROLE_ATTN_NORM, TAKE_ROWS},
+    {"@layers.#.feedforward_layernorm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+    {"@layers.#.mlp.act_fn.alpha_p|@layers.#.mlp.act_fn.alpha_n|@layers.#.mlp.act_fn.beta|@layers.#.mlp.act_fn.eps",
+     TFM_ROLE_ACT, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(apertus, &decoder, "apertus", apertus_hf, apertus_names);
+
+/* No norm has weights; one over the embedding too; q and k are normed after a RoPE that turns the other way. */
+static const rule nanochat_hf[] = {
+    NAME_OR("hidden_act", P_ACT, TFM_ACT_RELU2, activations),
+    REAL_OR_OFF("final_logit_softcapping", P_LOGIT_SOFTCAP, 15),
+    BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
+    FIXED(P_NORM_NO_WEIGHT, 1),
+    FIXED(P_EMBED_NORM, 1),
+    FIXED(P_QK_NORM, TFM_QKNORM_HEAD),
+    FIXED(P_QK_AFTER_ROPE, 1),
+    FIXED(P_GATED, 0),
+    END};
+static const name_row nanochat_names[] = {
+    {"@layers.#.self_attn.q_proj.weight", TFM_ROLE_Q, TAKE_SWAP_Q},
+    {"@layers.#.self_attn.k_proj.weight", TFM_ROLE_K, TAKE_SWAP_K},
+    {"@layers.#.self_attn.q_proj.bias", TFM_ROLE_Q_B, TAKE_SWAP_Q},
+    {"@layers.#.self_attn.k_proj.bias", TFM_ROLE_K_B, TAKE_SWAP_K},
+    {"@layers.#.mlp.fc1.weight", TFM_ROLE_UP, TAKE_ROWS},
+    {"@layers.#.mlp.fc2.weight", TFM_ROLE_DOWN, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(nanochat, &decoder, "nanochat", nanochat_hf, nanochat_names);
+
+/* Gemma 2 without the norms on the outputs. */
+static const rule vaultgemma_hf[] = {
+    FIXED(P_NORM_PLACE, TFM_PLACE_PRE),
+    END};
+static const name_row vaultgemma_names[] = {
+    {"@layers.#.pre_feedforward_layernorm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(vaultgemma, &gemma2, "vaultgemma", vaultgemma_hf, vaultgemma_names);
+
 /* ---- LAYERNORM WITH BIAS, LLAMA'S NAMES ------------------------------------------------------------------------ */
 
 /* Norms multiply by 1 + w; squared ReLU without a gate. */
@@ -658,8 +712,13 @@ static const rule stablelm_hf[] = {
     REAL("rope_pct", P_ROPE_PART),
     BITS("use_qkv_bias", P_BIAS, BIAS_QKV),
     NAME("use_parallel_residual", P_RESIDUAL, parallel_1),
+    BITS("qk_layernorm", P_QK_NORM, TFM_QKNORM_HEADS),
     END};
-HF_FAMILY(stablelm, &layer_norm, "stablelm", stablelm_hf, NULL);
+static const name_row stablelm_names[] = { /* a tensor for each head */
+    {"@layers.#.self_attn.q_layernorm.norms.%.weight", TFM_ROLE_Q_NORM, TAKE_ROWS},
+    {"@layers.#.self_attn.k_layernorm.norms.%.weight", TFM_ROLE_K_NORM, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(stablelm, &layer_norm, "stablelm", stablelm_hf, stablelm_names);
 
 static const rule starcoder2_hf[] = {
     REAL_OR("norm_epsilon", P_NORM_EPS, 1e-5),
@@ -689,10 +748,417 @@ static const rule jais2_hf[] = {
     END};
 HF_FAMILY(jais2, &layer_norm, "jais2", jais2_hf, NULL);
 
+/* ---- GPT-SHAPED ------------------------------------------------------------------------------------------------ */
+
+/* LayerNorm with bias, biases on every linear map, no gate, 4 * d_model wide unless it says otherwise, no RoPE. */
+static const rule gpt_hf[] = {
+    INT("n_layer", P_N_LAYERS), INT("n_embd", P_D_MODEL), INT("n_head", P_N_HEADS), INT("n_inner", P_D_FF),
+    INT("num_hidden_layers", P_N_LAYERS), INT("hidden_size", P_D_MODEL), INT("num_attention_heads", P_N_HEADS),
+    INT("intermediate_size", P_D_FF),
+    INT("n_positions", P_N_CTX),
+    HARMLESS("n_ctx"), /* the same number */
+    REAL_OR("layer_norm_epsilon", P_NORM_EPS, 1e-5),
+    NAME_OR("activation_function", P_ACT, TFM_ACT_GELU_TANH, activations),
+    FIXED(P_NORM_KIND, TFM_NORM_LAYER),
+    FIXED(P_GATED, 0),
+    FIXED(P_ROPE_STYLE, TFM_ROPE_NONE),
+    FIXED(P_BIAS, TFM_BIAS_NORM | BIAS_QKV | TFM_BIAS_O | TFM_BIAS_UP | TFM_BIAS_DOWN),
+    HARMLESS("attn_pdrop"), HARMLESS("summary_activation"), HARMLESS("summary_first_dropout"),
+    HARMLESS("summary_proj_to_labels"), HARMLESS("summary_type"), HARMLESS("summary_use_proj"),
+    HARMLESS("task_specific_params"), HARMLESS("gradient_checkpointing"), HARMLESS("scale_attn_weights"),
+    END};
+static const name_row gpt_names[] = {
+    {"@wte.weight", TFM_ROLE_EMBED, TAKE_ROWS},
+    {"@wpe.weight", TFM_ROLE_POS_EMBED, TAKE_ROWS},
+    {"@ln_f.weight", TFM_ROLE_OUT_NORM, TAKE_ROWS},
+    {"@ln_f.bias", TFM_ROLE_OUT_NORM_B, TAKE_ROWS},
+    {"lm_head.bias", TFM_ROLE_HEAD_B, TAKE_ROWS},
+    {"@h.#.ln_1.weight", TFM_ROLE_ATTN_NORM, TAKE_ROWS},
+    {"@h.#.ln_1.bias", TFM_ROLE_ATTN_NORM_B, TAKE_ROWS},
+    {"@h.#.ln_2.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+    {"@h.#.ln_2.bias", TFM_ROLE_FFN_NORM_B, TAKE_ROWS},
+    {"@h.#.attn.c_proj.weight", TFM_ROLE_O, TAKE_ROWS},
+    {"@h.#.attn.c_proj.bias", TFM_ROLE_O_B, TAKE_ROWS},
+    {"@h.#.mlp.c_fc.weight", TFM_ROLE_UP, TAKE_ROWS},
+    {"@h.#.mlp.c_fc.bias", TFM_ROLE_UP_B, TAKE_ROWS},
+    {"@h.#.mlp.c_proj.weight", TFM_ROLE_DOWN, TAKE_ROWS},
+    {"@h.#.mlp.c_proj.bias", TFM_ROLE_DOWN_B, TAKE_ROWS},
+    NAMES_END};
+static const char *const gpt_prefixes[] = {"transformer.", "", NULL};
+static const char *const gpt_skip[] = {"*attn.bias", "*attn.masked_bias", "*attention.bias", "*attention.masked_bias",
+                                       "*attn.causal_mask", "*attn.embed_positions", NULL};
+static const family gpt = {
+    "gpt", &decoder, {[FORM_HF] = {NULL, gpt_hf, gpt_names, gpt_prefixes, NULL, gpt_skip}}};
+
+/* Matrices are stored [in][out], q, k and v in one; learned positions. */
+static const rule gpt2_hf[] = {
+    INT_OR("n_positions", P_N_CTX, 1024),
+    BOOL_OR("tie_word_embeddings", P_TIED, 1),
+    BOOL("scale_attn_by_inverse_layer_idx", P_SCALE_BY_LAYER),
+    HARMLESS("reorder_and_upcast_attn"),
+    FIXED(P_POS_KIND, TFM_POS_LEARNED),
+    END};
+static const name_row gpt2_names[] = {
+    {"@h.#.attn.c_attn.weight", TFM_ROLE_Q, TAKE_ALL_Q | TAKE_COLUMNS},
+    {"@h.#.attn.c_attn.weight", TFM_ROLE_K, TAKE_ALL_K | TAKE_COLUMNS},
+    {"@h.#.attn.c_attn.weight", TFM_ROLE_V, TAKE_ALL_V | TAKE_COLUMNS},
+    {"@h.#.attn.c_attn.bias", TFM_ROLE_Q_B, TAKE_ALL_Q},
+    {"@h.#.attn.c_attn.bias", TFM_ROLE_K_B, TAKE_ALL_K},
+    {"@h.#.attn.c_attn.bias", TFM_ROLE_V_B, TAKE_ALL_V},
+    {"@h.#.attn.c_proj.weight", TFM_ROLE_O, TAKE_ROWS | TAKE_COLUMNS},
+    {"@h.#.mlp.c_fc.weight", TFM_ROLE_UP, TAKE_ROWS | TAKE_COLUMNS},
+    {"@h.#.mlp.c_proj.weight", TFM_ROLE_DOWN, TAKE_ROWS | TAKE_COLUMNS},
+    NAMES_END};
+HF_FAMILY(gpt2, &gpt, "gpt2", gpt2_hf, gpt2_names);
+
+/* The first of them: norms after the sums, none at the end. */
+static const rule gpt1_hf[] = {
+    INT_OR("n_positions", P_N_CTX, 512),
+    NAME_OR("afn", P_ACT, TFM_ACT_GELU_TANH, gpt1_activations),
+    FIXED(P_NORM_PLACE, TFM_PLACE_POST_ADD),
+    FIXED(P_OUT_NORM, 0),
+    HARMLESS("predict_special_tokens"), HARMLESS("n_special"),
+    END};
+static const name_row gpt1_names[] = {
+    {"@tokens_embed.weight", TFM_ROLE_EMBED, TAKE_ROWS},
+    {"@positions_embed.weight", TFM_ROLE_POS_EMBED, TAKE_ROWS},
+    {"@h.#.ln_1.weight", TFM_ROLE_ATTN_POST_NORM, TAKE_ROWS},
+    {"@h.#.ln_1.bias", TFM_ROLE_ATTN_POST_NORM_B, TAKE_ROWS},
+    {"@h.#.ln_2.weight", TFM_ROLE_FFN_POST_NORM, TAKE_ROWS},
+    {"@h.#.ln_2.bias", TFM_ROLE_FFN_POST_NORM_B, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(gpt1, &gpt2, "openai-gpt", gpt1_hf, gpt1_names);
+
+/* One key/value head, or, without multi_query, q, k and v head by head. */
+static const named_value multi_query[] = {{"true", 1}, {"false", -1}, {NULL, 0}};
+static const rule gpt_bigcode_hf[] = {
+    NAME_OR("multi_query", P_N_KV_HEADS, 1, multi_query),
+    HARMLESS("num_key_value_heads"),
+    INT_OR("n_positions", P_N_CTX, 1024),
+    BOOL_OR("tie_word_embeddings", P_TIED, 1),
+    HARMLESS("attention_softmax_in_fp32"), HARMLESS("scale_attention_softmax_in_fp32"), HARMLESS("inference_runner"),
+    HARMLESS("validate_runner_input"), HARMLESS("pre_allocate_kv_cache"), HARMLESS("max_batch_size"),
+    HARMLESS("max_sequence_length"), HARMLESS("pad_key_length"), HARMLESS("attention_head_type"),
+    FIXED(P_POS_KIND, TFM_POS_LEARNED),
+    END};
+static const name_row gpt_bigcode_names[] = {
+    {"@h.#.attn.c_attn.weight", TFM_ROLE_Q, TAKE_GROUPS_Q},
+    {"@h.#.attn.c_attn.weight", TFM_ROLE_K, TAKE_GROUPS_K},
+    {"@h.#.attn.c_attn.weight", TFM_ROLE_V, TAKE_GROUPS_V},
+    {"@h.#.attn.c_attn.bias", TFM_ROLE_Q_B, TAKE_GROUPS_Q},
+    {"@h.#.attn.c_attn.bias", TFM_ROLE_K_B, TAKE_GROUPS_K},
+    {"@h.#.attn.c_attn.bias", TFM_ROLE_V_B, TAKE_GROUPS_V},
+    NAMES_END};
+HF_FAMILY(gpt_bigcode, &gpt, "gpt_bigcode", gpt_bigcode_hf, gpt_bigcode_names);
+
+/* Scores are not scaled; layers see everything or a window, in turn. */
+static const rule gpt_neo_hf[] = {
+    INT("num_layers", P_N_LAYERS), INT("num_heads", P_N_HEADS),
+    INT_OR("window_size", P_WINDOW, 256),
+    SPECIAL("attention_layers", P_LAYER_TYPES),
+    SPECIAL("attention_types", P_LAYER_RUNS),
+    BOOL_OR("tie_word_embeddings", P_TIED, 1),
+    HARMLESS("embed_dropout"), HARMLESS("resid_dropout"), HARMLESS("classifier_dropout"),
+    FIXED(P_ATTN_SCALE, 1),
+    FIXED(P_BIAS, TFM_BIAS_NORM | TFM_BIAS_O | TFM_BIAS_UP | TFM_BIAS_DOWN),
+    FIXED(P_POS_KIND, TFM_POS_LEARNED),
+    END};
+static const name_row gpt_neo_names[] = {
+    {"@h.#.attn.attention.q_proj.weight", TFM_ROLE_Q, TAKE_ROWS},
+    {"@h.#.attn.attention.k_proj.weight", TFM_ROLE_K, TAKE_ROWS},
+    {"@h.#.attn.attention.v_proj.weight", TFM_ROLE_V, TAKE_ROWS},
+    {"@h.#.attn.attention.out_proj.weight", TFM_ROLE_O, TAKE_ROWS},
+    {"@h.#.attn.attention.out_proj.bias", TFM_ROLE_O_B, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(gpt_neo, &gpt, "gpt_neo", gpt_neo_hf, gpt_neo_names);
+
+/* Both branches read ln_1; interleaved RoPE; no bias in attention, one at the head. */
+static const rule gptj_hf[] = {
+    INT_OR("rotary_dim", P_ROPE_DIMS, 64),
+    HARMLESS("rotary"),
+    FIXED(P_RESIDUAL, TFM_RESIDUAL_PARALLEL_1),
+    FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED),
+    FIXED(P_HEAD_BIAS, 1),
+    FIXED(P_BIAS, TFM_BIAS_NORM | TFM_BIAS_UP | TFM_BIAS_DOWN),
+    END};
+static const name_row gptj_names[] = {
+    {"@h.#.attn.q_proj.weight", TFM_ROLE_Q, TAKE_ROWS},
+    {"@h.#.attn.k_proj.weight", TFM_ROLE_K, TAKE_ROWS},
+    {"@h.#.attn.v_proj.weight", TFM_ROLE_V, TAKE_ROWS},
+    {"@h.#.attn.out_proj.weight", TFM_ROLE_O, TAKE_ROWS},
+    {"@h.#.mlp.fc_in.weight", TFM_ROLE_UP, TAKE_ROWS},
+    {"@h.#.mlp.fc_in.bias", TFM_ROLE_UP_B, TAKE_ROWS},
+    {"@h.#.mlp.fc_out.weight", TFM_ROLE_DOWN, TAKE_ROWS},
+    {"@h.#.mlp.fc_out.bias", TFM_ROLE_DOWN_B, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(gptj, &gpt, "gptj", gptj_hf, gptj_names);
+
+/* q, v and k in one matrix of four parts. */
+static const name_row codegen_names[] = {
+    {"@h.#.attn.qkv_proj.weight", TFM_ROLE_Q, TAKE_QUARTERS_Q},
+    {"@h.#.attn.qkv_proj.weight", TFM_ROLE_K, TAKE_QUARTERS_K},
+    {"@h.#.attn.qkv_proj.weight", TFM_ROLE_V, TAKE_QUARTERS_V},
+    NAMES_END};
+HF_FAMILY(codegen, &gptj, "codegen", NULL, codegen_names);
+
+/* q, k and v head by head; a part of a head rotates; the branches are parallel, each with its norm. */
+static const rule gpt_neox_hf[] = {
+    REAL_OR("layer_norm_eps", P_NORM_EPS, 1e-5),
+    NAME_OR("hidden_act", P_ACT, TFM_ACT_GELU_ERF, activations),
+    REAL_OR("rotary_pct", P_ROPE_PART, 0.25), REAL("partial_rotary_factor", P_ROPE_PART),
+    REAL("rotary_emb_base", P_ROPE_THETA),
+    NAME_OR("use_parallel_residual", P_RESIDUAL, TFM_RESIDUAL_PARALLEL_2, parallel_2),
+    BITS_ON("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
+    HARMLESS("classifier_dropout"), HARMLESS("is_decoder"),
+    FIXED(P_ROPE_STYLE, TFM_ROPE_HALF),
+    END};
+static const name_row gpt_neox_names[] = {
+    {"@embed_in.weight", TFM_ROLE_EMBED, TAKE_ROWS},
+    {"@final_layer_norm.weight", TFM_ROLE_OUT_NORM, TAKE_ROWS},
+    {"@final_layer_norm.bias", TFM_ROLE_OUT_NORM_B, TAKE_ROWS},
+    {"embed_out.weight", TFM_ROLE_HEAD, TAKE_ROWS},
+    {"lm_head.weight", TFM_ROLE_HEAD, TAKE_ROWS},
+    {"@layers.#.input_layernorm.weight", TFM_ROLE_ATTN_NORM, TAKE_ROWS},
+    {"@layers.#.input_layernorm.bias", TFM_ROLE_ATTN_NORM_B, TAKE_ROWS},
+    {"@layers.#.post_attention_layernorm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+    {"@layers.#.post_attention_layernorm.bias", TFM_ROLE_FFN_NORM_B, TAKE_ROWS},
+    {"@layers.#.attention.query_key_value.weight", TFM_ROLE_Q, TAKE_GROUPS_Q},
+    {"@layers.#.attention.query_key_value.weight", TFM_ROLE_K, TAKE_GROUPS_K},
+    {"@layers.#.attention.query_key_value.weight", TFM_ROLE_V, TAKE_GROUPS_V},
+    {"@layers.#.attention.query_key_value.bias", TFM_ROLE_Q_B, TAKE_GROUPS_Q},
+    {"@layers.#.attention.query_key_value.bias", TFM_ROLE_K_B, TAKE_GROUPS_K},
+    {"@layers.#.attention.query_key_value.bias", TFM_ROLE_V_B, TAKE_GROUPS_V},
+    {"@layers.#.attention.dense.weight", TFM_ROLE_O, TAKE_ROWS},
+    {"@layers.#.attention.dense.bias", TFM_ROLE_O_B, TAKE_ROWS},
+    {"@layers.#.mlp.dense_h_to_4h.weight", TFM_ROLE_UP, TAKE_ROWS},
+    {"@layers.#.mlp.dense_h_to_4h.bias", TFM_ROLE_UP_B, TAKE_ROWS},
+    {"@layers.#.mlp.dense_4h_to_h.weight", TFM_ROLE_DOWN, TAKE_ROWS},
+    {"@layers.#.mlp.dense_4h_to_h.bias", TFM_ROLE_DOWN_B, TAKE_ROWS},
+    NAMES_END};
+static const char *const gpt_neox_prefixes[] = {"gpt_neox.", "", NULL};
+static const char *const gpt_neox_own[] = {"@", "embed_out.", "lm_head.", NULL};
+static const family gpt_neox = {
+    "gpt_neox", &gpt, {[FORM_HF] = {"gpt_neox", gpt_neox_hf, gpt_neox_names, gpt_neox_prefixes, gpt_neox_own, NULL}}};
+
+/* Positions start at row 2; norms before the branches, or after the sums and then none at the end; a narrow embedding
+ * is projected. */
+static const named_value opt_places[] = {{"true", TFM_PLACE_PRE}, {"false", TFM_PLACE_POST_ADD}, {NULL, 0}};
+static const named_value inverted[] = {{"true", 0}, {"false", 1}, {NULL, 0}};
+static const rule opt_hf[] = {
+    INT("ffn_dim", P_D_FF),
+    NAME_OR("activation_function", P_ACT, TFM_ACT_RELU, activations),
+    NAME_OR("do_layer_norm_before", P_NORM_PLACE, TFM_PLACE_PRE, opt_places),
+    BOOL("do_layer_norm_before", P_OUT_NORM),
+    BOOL("_remove_final_layer_norm", P_OUT_NORM_DROPPED),
+    INT("word_embed_proj_dim", P_D_EMBED),
+    BITS_ON("enable_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O | TFM_BIAS_UP | TFM_BIAS_DOWN),
+    NAME("layer_norm_elementwise_affine", P_NORM_NO_WEIGHT, inverted),
+    BITS_ON("layer_norm_elementwise_affine", P_BIAS, TFM_BIAS_NORM),
+    BOOL_OR("tie_word_embeddings", P_TIED, 1),
+    HARMLESS("dropout"), HARMLESS("layerdrop"), HARMLESS("init_std"), HARMLESS("activation_dropout"),
+    HARMLESS("prefix"),
+    FIXED(P_NORM_EPS, 1e-5),
+    FIXED(P_POS_KIND, TFM_POS_LEARNED),
+    FIXED(P_POS_OFFSET, 2),
+    END};
+static const name_row opt_names[] = {
+    {"@embed_tokens.weight", TFM_ROLE_EMBED, TAKE_ROWS},
+    {"@embed_positions.weight", TFM_ROLE_POS_EMBED, TAKE_ROWS},
+    {"@project_in.weight", TFM_ROLE_EMBED_PROJ, TAKE_ROWS},
+    {"@project_out.weight", TFM_ROLE_OUT_PROJ, TAKE_ROWS},
+    {"@final_layer_norm.weight", TFM_ROLE_OUT_NORM, TAKE_ROWS},
+    {"@final_layer_norm.bias", TFM_ROLE_OUT_NORM_B, TAKE_ROWS},
+    {"@layers.#.self_attn_layer_norm.weight", TFM_ROLE_ATTN_NORM, TAKE_ROWS},
+    {"@layers.#.self_attn_layer_norm.bias", TFM_ROLE_ATTN_NORM_B, TAKE_ROWS},
+    {"@layers.#.self_attn_layer_norm.weight", TFM_ROLE_ATTN_POST_NORM, TAKE_ROWS},
+    {"@layers.#.self_attn_layer_norm.bias", TFM_ROLE_ATTN_POST_NORM_B, TAKE_ROWS},
+    {"@layers.#.final_layer_norm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+    {"@layers.#.final_layer_norm.bias", TFM_ROLE_FFN_NORM_B, TAKE_ROWS},
+    {"@layers.#.final_layer_norm.weight", TFM_ROLE_FFN_POST_NORM, TAKE_ROWS},
+    {"@layers.#.final_layer_norm.bias", TFM_ROLE_FFN_POST_NORM_B, TAKE_ROWS},
+    {"@layers.#.self_attn.out_proj.weight", TFM_ROLE_O, TAKE_ROWS},
+    {"@layers.#.self_attn.out_proj.bias", TFM_ROLE_O_B, TAKE_ROWS},
+    {"@layers.#.self_attn.q_proj.weight", TFM_ROLE_Q, TAKE_ROWS},
+    {"@layers.#.self_attn.k_proj.weight", TFM_ROLE_K, TAKE_ROWS},
+    {"@layers.#.self_attn.v_proj.weight", TFM_ROLE_V, TAKE_ROWS},
+    {"@layers.#.self_attn.q_proj.bias", TFM_ROLE_Q_B, TAKE_ROWS},
+    {"@layers.#.self_attn.k_proj.bias", TFM_ROLE_K_B, TAKE_ROWS},
+    {"@layers.#.self_attn.v_proj.bias", TFM_ROLE_V_B, TAKE_ROWS},
+    {"@layers.#.fc1.weight", TFM_ROLE_UP, TAKE_ROWS},
+    {"@layers.#.fc1.bias", TFM_ROLE_UP_B, TAKE_ROWS},
+    {"@layers.#.fc2.weight", TFM_ROLE_DOWN, TAKE_ROWS},
+    {"@layers.#.fc2.bias", TFM_ROLE_DOWN_B, TAKE_ROWS},
+    NAMES_END};
+static const char *const opt_prefixes[] = {"model.decoder.", "decoder.", "", NULL};
+static const family opt = {
+    "opt", &gpt, {[FORM_HF] = {"opt", opt_hf, opt_names, opt_prefixes, NULL, NULL}}};
+
+/* ALiBi; a norm over the embedding; q, k and v head by head. */
+static const rule bloom_hf[] = {
+    INT("n_embed", P_D_MODEL),
+    BOOL_OR("tie_word_embeddings", P_TIED, 1),
+    INT("seq_length", P_N_CTX),
+    HARMLESS("slow_but_exact"), HARMLESS("attention_softmax_in_fp32"), HARMLESS("bias_dropout_fusion"),
+    HARMLESS("masked_softmax_fusion"), HARMLESS("skip_bias_add"), HARMLESS("skip_bias_add_qkv"),
+    HARMLESS("offset_alibi"),
+    FIXED(P_EMBED_NORM, 1),
+    FIXED(P_ALIBI, TFM_ALIBI_SLOPES),
+    END};
+static const name_row bloom_names[] = {
+    {"@word_embeddings.weight", TFM_ROLE_EMBED, TAKE_ROWS},
+    {"@word_embeddings_layernorm.weight", TFM_ROLE_EMBED_NORM, TAKE_ROWS},
+    {"@word_embeddings_layernorm.bias", TFM_ROLE_EMBED_NORM_B, TAKE_ROWS},
+    {"alibi.slopes", TFM_ROLE_SLOPES, TAKE_ROWS}, /* computed by the converter */
+    {"@h.#.input_layernorm.weight", TFM_ROLE_ATTN_NORM, TAKE_ROWS},
+    {"@h.#.input_layernorm.bias", TFM_ROLE_ATTN_NORM_B, TAKE_ROWS},
+    {"@h.#.post_attention_layernorm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+    {"@h.#.post_attention_layernorm.bias", TFM_ROLE_FFN_NORM_B, TAKE_ROWS},
+    {"@h.#.self_attention.query_key_value.weight", TFM_ROLE_Q, TAKE_GROUPS_Q},
+    {"@h.#.self_attention.query_key_value.weight", TFM_ROLE_K, TAKE_GROUPS_K},
+    {"@h.#.self_attention.query_key_value.weight", TFM_ROLE_V, TAKE_GROUPS_V},
+    {"@h.#.self_attention.query_key_value.bias", TFM_ROLE_Q_B, TAKE_GROUPS_Q},
+    {"@h.#.self_attention.query_key_value.bias", TFM_ROLE_K_B, TAKE_GROUPS_K},
+    {"@h.#.self_attention.query_key_value.bias", TFM_ROLE_V_B, TAKE_GROUPS_V},
+    {"@h.#.self_attention.dense.weight", TFM_ROLE_O, TAKE_ROWS},
+    {"@h.#.self_attention.dense.bias", TFM_ROLE_O_B, TAKE_ROWS},
+    {"@h.#.mlp.dense_h_to_4h.weight", TFM_ROLE_UP, TAKE_ROWS},
+    {"@h.#.mlp.dense_h_to_4h.bias", TFM_ROLE_UP_B, TAKE_ROWS},
+    {"@h.#.mlp.dense_4h_to_h.weight", TFM_ROLE_DOWN, TAKE_ROWS},
+    {"@h.#.mlp.dense_4h_to_h.bias", TFM_ROLE_DOWN_B, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(bloom, &gpt, "bloom", bloom_hf, bloom_names);
+
+/* ALiBi by slopes of its own; LayerNorms without bias, no other bias either; q, k and v may be clamped. Keys of
+ * attn_config that would change something are refused unless they are off; those listed here are not read by the
+ * reference either. */
+static const rule mpt_hf[] = {
+    INT("d_model", P_D_MODEL), INT("n_heads", P_N_HEADS), INT("n_layers", P_N_LAYERS),
+    INT_OR("max_seq_len", P_N_CTX, 2048),
+    BOOL_OR("tie_word_embeddings", P_TIED, 1),
+    SPECIAL("attn_config", P_NESTED),
+    REAL("clip_qkv", P_QKV_CLAMP),
+    REAL("softmax_scale", P_ATTN_SCALE),
+    HARMLESS("alibi"), HARMLESS("alibi_bias_max"), HARMLESS("attn_impl"), HARMLESS("attn_type"), HARMLESS("attn_pdrop"),
+    HARMLESS("expansion_ratio"), HARMLESS("learned_pos_emb"), HARMLESS("emb_pdrop"), HARMLESS("init_config"),
+    HARMLESS("init_device"), HARMLESS("embedding_fraction"), HARMLESS("norm_type"), HARMLESS("no_bias"),
+    HARMLESS("tokenizer_name"), HARMLESS("verbose"), HARMLESS("ffn_config"), HARMLESS("problem_type"),
+    FIXED(P_ACT, TFM_ACT_GELU_ERF),
+    FIXED(P_BIAS, 0),
+    FIXED(P_ALIBI, TFM_ALIBI_SLOPES),
+    FIXED(P_SLOPE_RULE, SLOPES_ABOVE),
+    END};
+static const name_row mpt_names[] = {
+    {"alibi.slopes", TFM_ROLE_SLOPES, TAKE_ROWS},
+    {"@norm_f.weight", TFM_ROLE_OUT_NORM, TAKE_ROWS},
+    {"@blocks.#.norm_1.weight", TFM_ROLE_ATTN_NORM, TAKE_ROWS},
+    {"@blocks.#.norm_2.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+    {"@blocks.#.attn.Wqkv.weight", TFM_ROLE_Q, TAKE_ALL_Q},
+    {"@blocks.#.attn.Wqkv.weight", TFM_ROLE_K, TAKE_ALL_K},
+    {"@blocks.#.attn.Wqkv.weight", TFM_ROLE_V, TAKE_ALL_V},
+    {"@blocks.#.attn.out_proj.weight", TFM_ROLE_O, TAKE_ROWS},
+    {"@blocks.#.ffn.up_proj.weight", TFM_ROLE_UP, TAKE_ROWS},
+    {"@blocks.#.ffn.down_proj.weight", TFM_ROLE_DOWN, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(mpt, &gpt, "mpt", mpt_hf, mpt_names);
+
+/* Parallel branches under one norm, one key/value head; without multi_query as many as heads. */
+static const rule falcon_hf[] = {
+    NAME_OR("multi_query", P_N_KV_HEADS, 1, multi_query),
+    HARMLESS("num_kv_heads"), HARMLESS("n_head_kv"), /* read in the newer form alone */
+    NAME_OR("parallel_attn", P_RESIDUAL, TFM_RESIDUAL_PARALLEL_1, parallel_1),
+    INT("ffn_hidden_size", P_D_FF),
+    NAME_OR("activation", P_ACT, TFM_ACT_GELU_ERF, activations),
+    BITS("bias", P_BIAS, BIAS_QKV | TFM_BIAS_O | TFM_BIAS_UP | TFM_BIAS_DOWN),
+    BOOL_OR("tie_word_embeddings", P_TIED, 1),
+    HARMLESS("apply_residual_connection_post_layernorm"), HARMLESS("num_ln_in_parallel_attn"),
+    FIXED(P_BIAS, TFM_BIAS_NORM),
+    FIXED(P_ROPE_STYLE, TFM_ROPE_HALF),
+    FIXED(P_EMBED_NORM, 0),
+    FIXED(P_ALIBI, TFM_ALIBI_NONE),
+    END};
+HF_FAMILY(falcon, &bloom, "falcon", falcon_hf, NULL);
+
+/* The newer form: key/value heads by number, a norm for each branch unless num_ln_in_parallel_attn is 1. */
+static const rule falcon_new_hf[] = {
+    HARMLESS("new_decoder_architecture"), HARMLESS("multi_query"), HARMLESS("parallel_attn"),
+    INT("num_kv_heads", P_N_KV_HEADS), INT("n_head_kv", P_N_KV_HEADS),
+    FIXED(P_N_KV_HEADS, -1), /* as many as heads */
+    INT("num_ln_in_parallel_attn", P_RESIDUAL), /* 1 and 2 are the numbers of those residuals too */
+    FIXED(P_RESIDUAL, TFM_RESIDUAL_PARALLEL_2),
+    END};
+static const name_row falcon_new_names[] = {
+    {"@h.#.ln_attn.weight", TFM_ROLE_ATTN_NORM, TAKE_ROWS},
+    {"@h.#.input_layernorm.weight", TFM_ROLE_ATTN_NORM, TAKE_ROWS},
+    {"@h.#.ln_attn.bias", TFM_ROLE_ATTN_NORM_B, TAKE_ROWS},
+    {"@h.#.input_layernorm.bias", TFM_ROLE_ATTN_NORM_B, TAKE_ROWS},
+    {"@h.#.ln_mlp.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+    {"@h.#.ln_mlp.bias", TFM_ROLE_FFN_NORM_B, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(falcon_new, &falcon, "new_decoder_architecture= falcon", falcon_new_hf, falcon_new_names);
+
+/* ---- PHI 1 AND 2, PERSIMMON ------------------------------------------------------------------------------------ */
+
+/* Parallel branches under one norm, a bias at the head too; partial RoPE. */
+static const rule phi_hf[] = {
+    REAL_OR("layer_norm_eps", P_NORM_EPS, 1e-5),
+    NAME_OR("hidden_act", P_ACT, TFM_ACT_GELU_TANH, activations),
+    REAL_OR("partial_rotary_factor", P_ROPE_PART, 0.5),
+    BITS("qk_layernorm", P_QK_NORM, TFM_QKNORM_HEAD),
+    BITS("qk_layernorm", P_BIAS, TFM_BIAS_QK_NORM),
+    FIXED(P_RESIDUAL, TFM_RESIDUAL_PARALLEL_1),
+    FIXED(P_ROPE_STYLE, TFM_ROPE_HALF),
+    FIXED(P_HEAD_BIAS, 1),
+    END};
+static const name_row phi_names[] = {
+    {"@embed_tokens.weight", TFM_ROLE_EMBED, TAKE_ROWS},
+    {"@final_layernorm.weight", TFM_ROLE_OUT_NORM, TAKE_ROWS},
+    {"@final_layernorm.bias", TFM_ROLE_OUT_NORM_B, TAKE_ROWS},
+    {"@layers.#.input_layernorm.weight", TFM_ROLE_ATTN_NORM, TAKE_ROWS},
+    {"@layers.#.input_layernorm.bias", TFM_ROLE_ATTN_NORM_B, TAKE_ROWS},
+    {"@layers.#.self_attn.q_layernorm.weight", TFM_ROLE_Q_NORM, TAKE_ROWS},
+    {"@layers.#.self_attn.q_layernorm.bias", TFM_ROLE_Q_NORM_B, TAKE_ROWS},
+    {"@layers.#.self_attn.k_layernorm.weight", TFM_ROLE_K_NORM, TAKE_ROWS},
+    {"@layers.#.self_attn.k_layernorm.bias", TFM_ROLE_K_NORM_B, TAKE_ROWS},
+    {"@layers.#.self_attn.dense.weight", TFM_ROLE_O, TAKE_ROWS},
+    {"@layers.#.self_attn.dense.bias", TFM_ROLE_O_B, TAKE_ROWS},
+    {"@layers.#.mlp.fc1.weight", TFM_ROLE_UP, TAKE_ROWS},
+    {"@layers.#.mlp.fc1.bias", TFM_ROLE_UP_B, TAKE_ROWS},
+    {"@layers.#.mlp.fc2.weight", TFM_ROLE_DOWN, TAKE_ROWS},
+    {"@layers.#.mlp.fc2.bias", TFM_ROLE_DOWN_B, TAKE_ROWS},
+    NAMES_END};
+static const family phi = {
+    "phi", &gpt, {[FORM_HF] = {"phi", phi_hf, phi_names, hf_prefixes, NULL, NULL}}};
+
+/* Sequential; q, k and v head by head, normed with bias; squared ReLU. */
+static const rule persimmon_hf[] = {
+    NAME_OR("hidden_act", P_ACT, TFM_ACT_RELU2, activations),
+    INT_OR("max_position_embeddings", P_N_CTX, 16384),
+    BITS_ON("qk_layernorm", P_QK_NORM, TFM_QKNORM_HEAD),
+    BITS_ON("qk_layernorm", P_BIAS, TFM_BIAS_QK_NORM),
+    FIXED(P_RESIDUAL, TFM_RESIDUAL_SEQUENTIAL),
+    FIXED(P_HEAD_BIAS, 0),
+    END};
+static const name_row persimmon_names[] = {
+    {"@layers.#.post_attention_layernorm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+    {"@layers.#.post_attention_layernorm.bias", TFM_ROLE_FFN_NORM_B, TAKE_ROWS},
+    {"@layers.#.self_attn.query_key_value.weight", TFM_ROLE_Q, TAKE_GROUPS_Q},
+    {"@layers.#.self_attn.query_key_value.weight", TFM_ROLE_K, TAKE_GROUPS_K},
+    {"@layers.#.self_attn.query_key_value.weight", TFM_ROLE_V, TAKE_GROUPS_V},
+    {"@layers.#.self_attn.query_key_value.bias", TFM_ROLE_Q_B, TAKE_GROUPS_Q},
+    {"@layers.#.self_attn.query_key_value.bias", TFM_ROLE_K_B, TAKE_GROUPS_K},
+    {"@layers.#.self_attn.query_key_value.bias", TFM_ROLE_V_B, TAKE_GROUPS_V},
+    {"@layers.#.mlp.dense_h_to_4h.weight", TFM_ROLE_UP, TAKE_ROWS},
+    {"@layers.#.mlp.dense_h_to_4h.bias", TFM_ROLE_UP_B, TAKE_ROWS},
+    {"@layers.#.mlp.dense_4h_to_h.weight", TFM_ROLE_DOWN, TAKE_ROWS},
+    {"@layers.#.mlp.dense_4h_to_h.bias", TFM_ROLE_DOWN_B, TAKE_ROWS},
+    NAMES_END};
+HF_FAMILY(persimmon, &phi, "persimmon", persimmon_hf, persimmon_names);
+
 static const family *const families[] = {
     &llama, &mistral, &qwen2, &qwen3, &gemma, &gemma2, &gemma3, &phi3, &granite, &helium, &ernie4_5, &seed_oss, &arcee,
     &hunyuan_v1_dense, &glm, &glm4, &olmo, &olmo2, &olmo3, &exaone4, &smollm3, &ministral, &ministral3, &cohere,
-    &cohere2, &nemotron, &stablelm, &starcoder2, &jais2};
+    &cohere2, &nemotron, &stablelm, &starcoder2, &jais2, &gpt2, &gpt_bigcode, &gpt_neo, &gptj, &codegen, &gpt_neox, &opt,
+    &bloom, &mpt, &falcon_new, &falcon, &phi, &persimmon, &apertus, &nanochat, &vaultgemma, &gpt1};
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
 /* ---- LOOKING UP ------------------------------------------------------------------------------------------------ */
@@ -822,4 +1288,11 @@ const char *family_format(const char *pattern, const char *prefix, int layer, ch
     }
     buf[used < size ? used : size - 1] = 0;
     return buf;
+}
+
+const name_row *family_joined(const family *f, source_form form, int i) {
+    for (; f; f = f->base)
+        for (const name_row *n = f->form[form].names; n && n->pattern; n++)
+            if (strpbrk(n->pattern, "|%") && i-- == 0) return n;
+    return NULL;
 }

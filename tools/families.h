@@ -18,12 +18,14 @@
 typedef enum param {
     P_NONE,                 /* the key is known to change nothing in inference */
     /* sizes */
-    P_N_LAYERS, P_D_MODEL, P_N_VOCAB, P_N_CTX, P_D_FF, P_N_HEADS, P_N_KV_HEADS,
+    P_N_LAYERS, P_D_MODEL, P_N_VOCAB, P_N_CTX, P_D_FF, P_N_HEADS,
+    P_N_KV_HEADS,           /* absent or -1: n_heads */
     P_HEAD_DIM,             /* absent: d_model / n_heads */
     P_VALUE_DIM,            /* must be head_dim */
     /* parts */
     P_NORM_KIND, P_NORM_EPS, P_NORM_OFFSET, P_NORM_PLACE, P_NORM_NO_WEIGHT, P_QK_NORM, P_QK_AFTER_ROPE, P_ACT, P_GATED,
     P_OUT_NORM,             /* 0: no final norm */
+    P_OUT_NORM_DROPPED,     /* 1: none although P_OUT_NORM says so */
     P_EMBED_NORM,           /* 1: the embedding passes through a norm */
     P_RESIDUAL, P_RESIDUAL_SCALE,
     P_BIAS,                 /* TFM_BIAS_ bits */
@@ -47,6 +49,7 @@ typedef enum param {
     P_WINDOW_PERIOD,        /* WINDOW_PERIOD: every so many-th layer sees everything */
     P_WINDOW_FIRST,         /* WINDOW_FROM: the first layer with a window */
     P_LAYER_TYPES,          /* a list: see arch.window_layer */
+    P_LAYER_RUNS,           /* the same as [[types, repeats]...] */
     P_EOS,                  /* an id or a list: see arch.eos */
     /* RoPE */
     P_ROPE_LAYERS,          /* ROPE_IN_: which layers rotate */
@@ -127,11 +130,13 @@ typedef enum name_take {
     TAKE_GROUPS_Q, TAKE_GROUPS_K, TAKE_GROUPS_V,
     TAKE_QUARTERS_Q, TAKE_QUARTERS_K, TAKE_QUARTERS_V,
     TAKE_FIRST_HALF, TAKE_SECOND_HALF, /* gate above up */
+    TAKE_SWAP_Q, TAKE_SWAP_K, /* per head, the second half of the rows first: RoPE that turns the other way */
     TAKE_COLUMNS = 0x80
 } name_take;
 
 /* pattern: '@' is the prefix of the model's own tensors, '#' the layer. Several rows may serve one role; the first
- * that the checkpoint holds is taken. */
+ * that the checkpoint holds is taken. In Hugging Face directories a vector may be joined from several: '|' stands
+ * between their patterns, '%' for 0, 1 ... as far as there are any. */
 typedef struct name_row {
     const char *pattern;
     unsigned char role, take;
@@ -180,5 +185,7 @@ int family_skips(const family *f, source_form form, const char *name);
 
 /* pattern with prefix and layer filled in. Returns buf; a name that does not fit is cut, so it is not found. */
 const char *family_format(const char *pattern, const char *prefix, int layer, char *buf, size_t size);
+/* The i-th row whose vector is joined; NULL past the end. */
+const name_row *family_joined(const family *f, source_form form, int i);
 
 #endif

@@ -138,20 +138,29 @@ static void print_rope(const tfm_block *b)
     printf("\n");
 }
 
+static void print_qk_norm(const tfm_block *b)
+{
+    char what[40];
+    snprintf(what, sizeof what, "q, k %s", value_name("qk_norm", b->qk_norm));
+    print_norm(what, b->qk_norm_kind, b->qk_norm_eps, b->qk_norm_offset, b->norm_no_weight);
+}
+
 static void print_attention(const tfm_block *b, int32_t d_model)
 {
     const int qkv_bias = b->bias & (TFM_BIAS_Q | TFM_BIAS_K | TFM_BIAS_V);
     const double scale = b->attn_scale != 0 ? (double)b->attn_scale : 1 / sqrt((double)b->head_dim);
     printf("    %-22s%d -> %d heads, %d key-value head%s of %d%s\n", "q, k, v", (int)d_model, (int)b->n_heads,
            (int)b->n_kv_heads, b->n_kv_heads == 1 ? "" : "s", (int)b->head_dim, qkv_bias ? ", bias" : "");
-    if (b->qk_norm) {
-        char what[40];
-        snprintf(what, sizeof what, "q, k %s", value_name("qk_norm", b->qk_norm));
-        print_norm(what, b->qk_norm_kind, b->qk_norm_eps, b->qk_norm_offset, 0);
-    }
+    if (b->qkv_clamp != 0) printf("    %-22sto +-%g\n", "clamp q, k, v", (double)b->qkv_clamp);
+    if (b->qk_norm && !b->qk_norm_late) print_qk_norm(b);
     print_rope(b);
+    if (b->qk_norm && b->qk_norm_late) print_qk_norm(b);
+    if (b->temperature != 0)
+        printf("    %-22sq times 1 + %g ln(1 + floor(position / %d))\n", "temperature", (double)b->temperature,
+               (int)b->temperature_ctx);
     printf("    %-22s%s, scale %.6g", "attention", value_name("mask", b->mask), scale);
     if (b->attn_softcap != 0) printf(", soft-cap %g", (double)b->attn_softcap);
+    if (b->alibi) printf(", plus slope x distance (ALiBi)");
     if (b->window) printf(", window %d", (int)b->window);
     printf("\n    %-22s%d -> %d%s\n", "out", (int)(b->n_heads * b->head_dim), (int)d_model,
            b->bias & TFM_BIAS_O ? ", bias" : "");
@@ -210,10 +219,12 @@ static void print_path(const tfm_config *c)
 {
     int i;
     printf("the path of a token\n");
-    printf("  embedding             %d x %d", (int)c->n_vocab, (int)c->d_model);
+    printf("  embedding             %d x %d", (int)c->n_vocab, (int)(c->d_embed ? c->d_embed : c->d_model));
     if (c->embed_scale != 0 && c->embed_scale != 1) printf(", times %g", (double)c->embed_scale);
+    if (c->d_embed) printf(", projected to %d", (int)c->d_model);
     if (c->pos_kind) printf(", plus %s positions", value_name("pos_kind", c->pos_kind));
     printf("\n");
+    if (c->embed_norm) print_norm("norm", c->norm_kind, c->norm_eps, c->norm_offset, c->norm_no_weight);
     for (i = 0; i < c->n_blocks; i++) {
         printf("  layers ");
         print_layers(c, i);
@@ -224,7 +235,8 @@ static void print_path(const tfm_config *c)
         printf("  end\n");
         print_norm("norm", c->norm_kind, c->norm_eps, c->norm_offset, c->norm_no_weight);
     }
-    printf("  logits                %d -> %d, %s", (int)c->d_model, (int)c->n_vocab,
+    if (c->d_embed) printf("  projection            %d -> %d\n", (int)c->d_model, (int)c->d_embed);
+    printf("  logits                %d -> %d, %s", (int)(c->d_embed ? c->d_embed : c->d_model), (int)c->n_vocab,
            c->tied ? "the embedding's own matrix" : "a matrix of their own");
     if (c->head_bias) printf(", bias");
     if (c->logit_scale != 0 && c->logit_scale != 1) printf(", times %g", (double)c->logit_scale);
