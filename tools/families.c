@@ -1063,6 +1063,8 @@ static const name_row mpt_names[] = {
 HF_FAMILY(mpt, &gpt, "mpt", mpt_hf, mpt_names);
 
 /* Parallel branches under one norm, one key/value head; without multi_query as many as heads. */
+static const named_value falcon_alibi[] = {{"true", TFM_ALIBI_BF16}, {"false", TFM_ALIBI_NONE}, {NULL, 0}};
+static const named_value falcon_rope[] = {{"true", TFM_ROPE_NONE}, {"false", TFM_ROPE_HALF}, {NULL, 0}};
 static const rule falcon_hf[] = {
     NAME_OR("multi_query", P_N_KV_HEADS, 1, multi_query),
     HARMLESS("num_kv_heads"), HARMLESS("n_head_kv"), /* read in the newer form alone */
@@ -1075,7 +1077,8 @@ static const rule falcon_hf[] = {
     FIXED(P_BIAS, TFM_BIAS_NORM),
     FIXED(P_ROPE_STYLE, TFM_ROPE_HALF),
     FIXED(P_EMBED_NORM, 0),
-    FIXED(P_ALIBI, TFM_ALIBI_NONE),
+    NAME_OR("alibi", P_ALIBI, TFM_ALIBI_NONE, falcon_alibi),
+    NAME("alibi", P_ROPE_STYLE, falcon_rope),
     END};
 HF_FAMILY(falcon, &bloom, "falcon", falcon_hf, NULL);
 
