@@ -394,8 +394,10 @@ static int join_pattern(checkpoint *c, const char *pattern, float *values, size_
         do {
             before = n;
             snprintf(index, sizeof index, "%d", i++);
-            if (head < length) snprintf(part, sizeof part, "%.*s%s%.*s", (int)head, at, index, (int)(length - head - 1), at + head + 1);
-            else snprintf(part, sizeof part, "%.*s", (int)length, at);
+            if (head < length)
+                snprintf(part, sizeof part, "%.*s%s%.*s", (int)head, at, index, (int)(length - head - 1), at + head + 1);
+            else
+                snprintf(part, sizeof part, "%.*s", (int)length, at);
             code = join_tensor(c, part, values, room, &n, err);
         } while (!code && head < length && n > before);
     }
