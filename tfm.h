@@ -291,6 +291,7 @@ typedef struct tfm_attention_args {
     int64_t window;
     float scale, softcap;
     const float *slopes;  /* [n_heads] or NULL */
+    int32_t slopes_bf16;  /* 1: instead scale * bf16(slopes[head] * j), added after the cap */
 } tfm_attention_args;
 
 /* The kernels of one instruction set: pure functions on arrays, no allocation, no threads. n counts elements unless said
@@ -383,7 +384,8 @@ enum { TFM_ATTN_PLAIN = 0 };                       /* later: latent, index selec
 enum { TFM_MASK_CAUSAL = 0 };                      /* later: symmetric, chunked, strided, fixed */
 /* Norms of q and k: per head with one weight [head_dim]; over the whole width; per head, each with its own weight. */
 enum { TFM_QKNORM_NONE = 0, TFM_QKNORM_HEAD = 1, TFM_QKNORM_FULL = 2, TFM_QKNORM_HEADS = 3 };
-enum { TFM_ALIBI_NONE = 0, TFM_ALIBI_SLOPES = 1 }; /* slopes are the tensor TFM_ROLE_SLOPES */
+/* ALiBi, whose slopes are the tensor TFM_ROLE_SLOPES. BF16: slope times position in bfloat16, under the scale like q.k. */
+enum { TFM_ALIBI_NONE = 0, TFM_ALIBI_SLOPES = 1, TFM_ALIBI_BF16 = 2 };
 enum { TFM_FFN_DENSE = 0 };                        /* later: mixture of experts, none */
 enum { TFM_POS_NONE = 0, TFM_POS_LEARNED = 1 };    /* absolute positions added to the embedding */
 enum { TFM_BIAS_Q = 1, TFM_BIAS_K = 2, TFM_BIAS_V = 4, TFM_BIAS_O = 8, TFM_BIAS_GATE = 16, TFM_BIAS_UP = 32,
@@ -1494,7 +1496,7 @@ static const tfm__enum_row tfm__enums[] = {
     {"mask", 1, "causal\0"},
     {"qk_norm", 4, "none\0per-head\0full-width\0own-per-head\0"},
     {"qk_norm_kind", 4, "none\0rms\0layer\0l2\0"},
-    {"alibi", 2, "none\0slopes\0"},
+    {"alibi", 3, "none\0slopes\0bf16\0"},
     {"rope_style", 3, "none\0half-split\0interleaved\0"},
     {"rope_scaling", 7, "plain\0linear\0dynamic\0yarn\0long\0bands\0factors\0"},
     {"ffn_kind", 1, "dense\0"},
@@ -3309,6 +3311,7 @@ static void tfm__attend(const tfm__pass *p, float *y, const float *x) {
     job.a.window = b->window;
     job.a.scale = b->attn_scale > 0 ? b->attn_scale : (float)(1.0 / sqrt((double)b->head_dim));
     job.a.softcap = b->attn_softcap;
+    job.a.slopes_bf16 = b->alibi == TFM_ALIBI_BF16;
     job.a.slopes = b->alibi ? tfm__vector_of(p, TFM_ROLE_SLOPES) : NULL;
     tfm__for(&p->w, p->n * b->n_heads, tfm__attention_part, &job);
     tfm__trace(p, "attn", mixed, qw);
@@ -7785,14 +7788,19 @@ TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *row, int64_t c, int6
     return type == TFM_F16 ? FN(load_f16)(row) : FN(load_bf16)(row);
 }
 
-/* 16 scores of a block from 16 vectors of partial sums; positions outside [j0, j1) get -inf. The first of them stands
-   `back` positions before the query. */
-static void FN(close_scores)(float *score, const VF *part, const tfm_attention_args *a, float slope, float back, int j0, int j1) {
+static float FN(bf16)(float x) { return tfm__bf16_to_f32(tfm__f32_to_bf16(x)); }
+
+/* 16 scores of a block from 16 vectors of partial sums, for positions from `first` on; those outside [j0, j1) get -inf. */
+static void FN(close_scores)(float *score, const VF *part, const tfm_attention_args *a, const FN(query) *row, int64_t first,
+                             int j0, int j1) {
     static const float count[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
     VF s = FN(mul)(FN(sum16)(part), FN(set)(a->scale));
     if (a->softcap > 0) s = FN(cap)(s, FN(set)(a->softcap));
-    if (a->slopes) s = FN(madd)(FN(set)(slope), FN(sub)(FN(load)(count), FN(set)(back)), s);
+    if (a->slopes && !a->slopes_bf16)
+        s = FN(madd)(FN(set)(row->slope), FN(sub)(FN(load)(count), FN(set)((float)(row->end - 1 - first))), s);
     FN(store)(score, s);
+    for (int i = 0; a->slopes && a->slopes_bf16 && i < 16; i++)
+        score[i] += a->scale * FN(bf16)(row->slope * (float)(first + i));
     for (int i = 0; i < 16; i++) if (i < j0 || i >= j1) score[i] = -INFINITY;
 }
 
@@ -7818,8 +7826,7 @@ TFM__BODY void FN(scores)(const int32_t type, const int nr, float (*score)[64], 
             TFM__UNROLL
             for (int r = 0; r < nr; r++) part[r][i] = acc[r];
         }
-        for (int r = 0; r < nr; r++)
-            FN(close_scores)(score[r] + j, part[r], a, rows[r].slope, (float)(rows[r].end - 1 - first - j), j0 - j, j1 - j);
+        for (int r = 0; r < nr; r++) FN(close_scores)(score[r] + j, part[r], a, &rows[r], first + j, j0 - j, j1 - j);
     }
 }
 

@@ -656,6 +656,9 @@ def gpt_shaped_models():
         Model("falcon", "parallel under one norm, one key/value head, RoPE, no biases", falcon()),
         Model("falcon_sequential", "sequential, q, k and v head by head, biases",
               falcon(multi_query=False, parallel_attn=False, bias=True)),
+        Model("falcon_alibi", "ALiBi in bfloat16 and under the scale; six heads; no RoPE",
+              falcon(alibi=True, hidden_size=48, num_attention_heads=6, multi_query=False, parallel_attn=False,
+                     bias=True, num_hidden_layers=1)),
         Model("falcon_new", "q heads, key and value group by group; a norm for each branch",
               falcon(new_decoder_architecture=True, num_kv_heads=2)),
         Model("falcon_new_one_norm", "the same with one norm",
@@ -751,8 +754,11 @@ def write_directory(path, ref):
 # running it
 
 def load(path):
-    """Float32, eager, strictly: every parameter of the model from the file, and nothing left over."""
-    model, info = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation="eager",
+    """Float32, eager, strictly: every parameter of the model from the file, and nothing left over. Falcon's ALiBi is run
+    by SDPA, as its authors do: the eager code of transformers adds the bias twice."""
+    config = read_json(path, "config.json")
+    attention = "sdpa" if config["model_type"] == "falcon" and config["alibi"] else "eager"
+    model, info = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=attention,
                                                        output_loading_info=True)
     bad = {kind: keys for kind, keys in info.items() if keys}
     if bad:
@@ -792,11 +798,12 @@ def run_without(path, ids, part):
     """The logits with attention silenced ("attention") or without RoPE or position embedding ("positions"); None where
     no module does that alone (RoPE inside attention, ALiBi)."""
     model, hooks = load(path), 0
+    rope = not getattr(model.config, "alibi", False)    # Falcon builds a RotaryEmbedding in any case
     for name, module in model.named_modules():
         if part == "attention" and ATTENTION_OUT.search(name) or part == "positions" and POSITIONS.search(name):
             module.register_forward_hook(lambda m, args, out: torch.zeros_like(out))
             hooks += 1
-        if part == "positions" and type(module).__name__.endswith("RotaryEmbedding"):
+        if part == "positions" and rope and type(module).__name__.endswith("RotaryEmbedding"):
             module.register_forward_hook(lambda m, args, out: (torch.ones_like(out[0]), torch.zeros_like(out[1])))
             hooks += 1
     return run(model, ids) if hooks else None

@@ -609,7 +609,7 @@ static uint64_t bits_hash(const tfm_kernels *k, int i, const float *x, float *a,
     } else if (i == 8) {
         k->softmax(a, n);
     } else if (i == 9) {
-        const tfm_attention_args args = { a, x, x + 40, x + 400, TFM_F32, 2, 2, 1, 20, 10, 16, 0, 0.2f, 5.0f, NULL };
+        const tfm_attention_args args = { a, x, x + 40, x + 400, TFM_F32, 2, 2, 1, 20, 10, 16, 0, 0.2f, 5.0f, NULL, 0 };
         k->attention(&args, 0, 4);
     } else if (i == 10) {
         k->layernorm(a, a, x, x, 1.0f, 1e-5f, n);
@@ -792,7 +792,7 @@ static void check_attention(const tfm_kernels *k, const attention_case *c, const
         }
     }
     tfm_attention_args a = { out, q, kc, vc, c->kv_type, c->n, c->n_heads, c->n_kv_heads, c->head_dim, c->pos,
-                             c->length, c->window, 0.3f / sqrtf((float)hd), c->softcap, slopes };
+                             c->length, c->window, 0.3f / sqrtf((float)hd), c->softcap, slopes, 0 };
     attention_reference(ref, c, &a, row);
     k->attention(&a, 0, items);
     const double e = error_of(out, ref, (int)(items * hd), 4);
@@ -838,7 +838,7 @@ void test_kernel_attention(void) {
         fill(q, 5, 400);
         fill(kv[0], 6, 320);
         fill(kv[1], 7, 320);
-        const tfm_attention_args a = { out, q, kv[0], kv[1], TFM_F32, 5, 4, 2, 20, 3, 8, 0, 0.125f, 0, NULL };
+        const tfm_attention_args a = { out, q, kv[0], kv[1], TFM_F32, 5, 4, 2, 20, 3, 8, 0, 0.125f, 0, NULL, 0 };
         k->attention(&a, 0, 20);
         near(k, "attention", out, ref_attention, 400, 4e-7);
     }
@@ -929,7 +929,7 @@ void test_kernel_plain(void) {
         tfm_matmul_args a = { &t, NULL, w, 128, 0, 3, plain, 3, NULL, 0 }, b = a;
         b.y = y;
         PLAIN(10, x, tfm_matmul(&a, 0, 1), k->matmul(&b, 0, 1));
-        tfm_attention_args d = { plain, w, x, x, TFM_F32, 2, 2, 1, 8, 4, 8, 0, 0.3f, 0, NULL }, e = d;
+        tfm_attention_args d = { plain, w, x, x, TFM_F32, 2, 2, 1, 8, 4, 8, 0, 0.3f, 0, NULL, 0 }, e = d;
         e.out = y;
         PLAIN(11, x, tfm_attention(&d, 0, 4), k->attention(&e, 0, 4));
 #undef PLAIN

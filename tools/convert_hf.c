@@ -394,8 +394,10 @@ static int join_pattern(checkpoint *c, const char *pattern, float *values, size_
         do {
             before = n;
             snprintf(index, sizeof index, "%d", i++);
-            if (head < length) snprintf(part, sizeof part, "%.*s%s%.*s", (int)head, at, index, (int)(length - head - 1), at + head + 1);
-            else snprintf(part, sizeof part, "%.*s", (int)length, at);
+            if (head < length)
+                snprintf(part, sizeof part, "%.*s%s%.*s", (int)head, at, index, (int)(length - head - 1), at + head + 1);
+            else
+                snprintf(part, sizeof part, "%.*s", (int)length, at);
             code = join_tensor(c, part, values, room, &n, err);
         } while (!code && head < length && n > before);
     }
@@ -430,6 +432,12 @@ static int add_joined(checkpoint *c, tfm_error *err) {
     return code;
 }
 
+static void round_to_bf16(float *x) {
+    unsigned char strip[16 * 2];
+    tfm_tensor t = {strip, TFM_BF16, TFM_TILED, 1, 1};
+    if (!tfm_pack(TFM_BF16, strip, TFM_F32, x, 1, 1)) tfm_tensor_row(&t, 0, x);
+}
+
 /* The slopes of ALiBi, which no checkpoint stores, as a tensor: powers of 2^(-8/n) for n heads, a power of two; see
  * SLOPES_BELOW and SLOPES_ABOVE for other numbers. */
 static int add_slopes(checkpoint *c, tfm_error *err) {
@@ -443,6 +451,7 @@ static int add_slopes(checkpoint *c, tfm_error *err) {
         double exponent = i < n ? i + 1 : i - n + 0.5;                       /* 1, 2 .. n, then halves between them */
         if (above && n != heads) exponent = i < n / 2 ? 2 * (i + 1) : 2 * (i - n / 2) + 1; /* 2, 4 .. n, then 1, 3 .. */
         slopes[i] = (float)exp2(-8 * exponent / n);
+        if (arch_int(&c->arch, P_ALIBI) == TFM_ALIBI_BF16) round_to_bf16(&slopes[i]);
     }
     return checkpoint_add_floats(c, "alibi.slopes", slopes, (size_t)heads, err);
 }

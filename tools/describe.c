@@ -274,8 +274,8 @@ static int settle_sizes(const describer *d, arch *a) {
         return tool_fail(d->err, TFM_ERR_FORMAT, "%s: interval of layers without RoPE %d, expected at least 1", d->file,
                          arch_int(a, P_ROPE_PERIOD));
     if (a->rope_layer && a->n_rope_listed != arch_int(a, P_N_LAYERS))
-        return tool_fail(d->err, TFM_ERR_FORMAT, "%s: the list of layers with RoPE has %lld entries, the model %d layers",
-                         d->file, (long long)a->n_rope_listed, arch_int(a, P_N_LAYERS));
+        return tool_fail(d->err, TFM_ERR_FORMAT, "%s: the list of layers with RoPE has %lld entries, the model %d "
+                         "layers", d->file, (long long)a->n_rope_listed, arch_int(a, P_N_LAYERS));
     if (a->window_layer && a->n_listed != arch_int(a, P_N_LAYERS))
         return tool_fail(d->err, TFM_ERR_FORMAT, "%s: layer_types has %lld entries, the model %d layers", d->file,
                          (long long)a->n_listed, arch_int(a, P_N_LAYERS));
@@ -303,7 +303,8 @@ int describe(const arch *given, const char *file, arena *mem, tfm_config *c, tfm
     c->d_model = arch_int(&a, P_D_MODEL);
     c->n_vocab = arch_int(&a, P_N_VOCAB);
     c->n_ctx = arch_int(&a, P_N_CTX);
-    c->embed_scale = arch_int(&a, P_EMBED_SQRT) ? (float)sqrt((double)c->d_model) : (float)arch_value(&a, P_EMBED_SCALE);
+    c->embed_scale = arch_int(&a, P_EMBED_SQRT) ? (float)sqrt((double)c->d_model)
+                                                : (float)arch_value(&a, P_EMBED_SCALE);
     c->d_embed = arch_int(&a, P_D_EMBED) != c->d_model ? arch_int(&a, P_D_EMBED) : 0;
     c->pos_kind = arch_int(&a, P_POS_KIND);
     c->pos_offset = arch_int(&a, P_POS_OFFSET);

@@ -106,7 +106,8 @@ static const rule hf_rules[] = {
     HARMLESS("name_or_path"), HARMLESS("transformers_version"), HARMLESS("transformers.js_config"),
     HARMLESS("torch_dtype"), HARMLESS("dtype"), HARMLESS("use_cache"), HARMLESS("cache_implementation"),
     HARMLESS("_attn_implementation_autoset"), HARMLESS("attn_implementation"), HARMLESS("_attn_implementation"),
-    HARMLESS("initializer_range"), HARMLESS("attention_dropout"), HARMLESS("hidden_dropout"), HARMLESS("resid_pdrop"), HARMLESS("residual_dropout"),
+    HARMLESS("initializer_range"), HARMLESS("attention_dropout"), HARMLESS("hidden_dropout"), HARMLESS("resid_pdrop"),
+    HARMLESS("residual_dropout"),
     HARMLESS("embd_pdrop"), HARMLESS("pretraining_tp"), HARMLESS("pad_token_id"), HARMLESS("unk_token_id"),
     HARMLESS("sep_token_id"), HARMLESS("is_llama_config"), HARMLESS("unsloth_version"), HARMLESS("unsloth_fixed"),
     HARMLESS("tokenizer_class"), HARMLESS("id2label"), HARMLESS("label2id"), HARMLESS("num_labels"),
@@ -680,7 +681,8 @@ static const rule nemotron_hf[] = {
     INT_OR("max_position_embeddings", P_N_CTX, 4096),
     NAME_OR("hidden_act", P_ACT, TFM_ACT_RELU2, activations),
     REAL_OR("partial_rotary_factor", P_ROPE_PART, 0.5),
-    REAL("partial_rotary_percent", P_ROPE_PART), REAL("rope_percent", P_ROPE_PART), REAL("rope_percentage", P_ROPE_PART),
+    REAL("partial_rotary_percent", P_ROPE_PART), REAL("rope_percent", P_ROPE_PART),
+    REAL("rope_percentage", P_ROPE_PART),
     BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
     BITS("mlp_bias", P_BIAS, BIAS_MLP),
     FIXED(P_NORM_OFFSET, 1),
@@ -1062,6 +1064,8 @@ static const name_row mpt_names[] = {
 HF_FAMILY(mpt, &gpt, "mpt", mpt_hf, mpt_names);
 
 /* Parallel branches under one norm, one key/value head; without multi_query as many as heads. */
+static const named_value falcon_alibi[] = {{"true", TFM_ALIBI_BF16}, {"false", TFM_ALIBI_NONE}, {NULL, 0}};
+static const named_value falcon_rope[] = {{"true", TFM_ROPE_NONE}, {"false", TFM_ROPE_HALF}, {NULL, 0}};
 static const rule falcon_hf[] = {
     NAME_OR("multi_query", P_N_KV_HEADS, 1, multi_query),
     HARMLESS("num_kv_heads"), HARMLESS("n_head_kv"), /* read in the newer form alone */
@@ -1074,7 +1078,8 @@ static const rule falcon_hf[] = {
     FIXED(P_BIAS, TFM_BIAS_NORM),
     FIXED(P_ROPE_STYLE, TFM_ROPE_HALF),
     FIXED(P_EMBED_NORM, 0),
-    FIXED(P_ALIBI, TFM_ALIBI_NONE),
+    NAME_OR("alibi", P_ALIBI, TFM_ALIBI_NONE, falcon_alibi),
+    NAME("alibi", P_ROPE_STYLE, falcon_rope),
     END};
 HF_FAMILY(falcon, &bloom, "falcon", falcon_hf, NULL);
 
@@ -1157,8 +1162,8 @@ HF_FAMILY(persimmon, &phi, "persimmon", persimmon_hf, persimmon_names);
 static const family *const families[] = {
     &llama, &mistral, &qwen2, &qwen3, &gemma, &gemma2, &gemma3, &phi3, &granite, &helium, &ernie4_5, &seed_oss, &arcee,
     &hunyuan_v1_dense, &glm, &glm4, &olmo, &olmo2, &olmo3, &exaone4, &smollm3, &ministral, &ministral3, &cohere,
-    &cohere2, &nemotron, &stablelm, &starcoder2, &jais2, &gpt2, &gpt_bigcode, &gpt_neo, &gptj, &codegen, &gpt_neox, &opt,
-    &bloom, &mpt, &falcon_new, &falcon, &phi, &persimmon, &apertus, &nanochat, &vaultgemma, &gpt1};
+    &cohere2, &nemotron, &stablelm, &starcoder2, &jais2, &gpt2, &gpt_bigcode, &gpt_neo, &gptj, &codegen, &gpt_neox,
+    &opt, &bloom, &mpt, &falcon_new, &falcon, &phi, &persimmon, &apertus, &nanochat, &vaultgemma, &gpt1};
 enum { N_FAMILIES = sizeof families / sizeof families[0] };
 
 /* ---- LOOKING UP ------------------------------------------------------------------------------------------------ */
@@ -1220,7 +1225,8 @@ void family_defaults(const family *f, source_form form, value_set *set) {
 const char *family_missing(const family *f, source_form form, const value_set *set) {
     for (const family *at = f; at; at = at->base)
         for (const rule *r = at->form[form].rules; r && !is_last(r); r++)
-            if ((r->flags & RULE_REQUIRED) && set->given[r->param] != GIVEN_FILE && family_rule(f, form, r->key, 0) == r)
+            if ((r->flags & RULE_REQUIRED) && set->given[r->param] != GIVEN_FILE &&
+                family_rule(f, form, r->key, 0) == r)
                 return r->key;
     return NULL;
 }
