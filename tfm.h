@@ -245,7 +245,9 @@ enum {
     TFM_ISA_NEON = 4,    /* AArch64 */
     TFM_ISA_NEONDOT = 5, /* and its dot product of bytes */
     TFM_ISA_WASM = 6,    /* SIMD128; chosen when compiling, a module runs whole or not at all */
-    TFM_ISA_AVXVNNI = 7  /* AVX2 and the dot product of bytes that CPUs without AVX-512 have */
+    TFM_ISA_AVXVNNI = 7, /* AVX2 and the dot product of bytes that CPUs without AVX-512 have */
+    TFM_ISA_AMX = 8      /* AVX-512 and byte tiles, Linux only. Only by this name, never by AUTO, and not in the list:
+                            machines may claim it and fail, so try it in a child process first. */
 };
 
 enum { /* activations; GLU forms multiply act(gate) by up */
@@ -5785,6 +5787,7 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
 #define TFM__PASS_NEONDOT 5
 #define TFM__PASS_WASM 6
 #define TFM__PASS_AVXVNNI 7
+#define TFM__PASS_AMX 8
 
 #if !defined(TFM_NO_SIMD) && !defined(__TINYC__) && (defined(__x86_64__) || defined(_M_X64))
 #if !defined(TFM_NO_AVX2)
@@ -5795,6 +5798,9 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
 #endif
 #if !defined(TFM_NO_AVX512)
 #define TFM__HAS_AVX512 1
+#if !defined(TFM_NO_AMX) && defined(__linux__) && !defined(__ILP32__) && (defined(__clang__) ? __clang_major__ >= 13 : __GNUC__ >= 11)
+#define TFM__HAS_AMX 1
+#endif
 #endif
 #endif
 
@@ -5886,6 +5892,7 @@ typedef void (*tfm__strips_fn)(const tfm_matmul_args *a, int64_t strip0, int64_t
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized" /* g++ 12 warns inside its own avx512fintrin.h */
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wsign-conversion" /* and gcc 12 at -O0 in its macros */
 #pragma GCC push_options
 #pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")
 #pragma GCC optimize("fp-contract=off")
@@ -5896,6 +5903,31 @@ typedef void (*tfm__strips_fn)(const tfm_matmul_args *a, int64_t strip0, int64_t
 #if defined(__clang__)
 #pragma clang attribute pop
 #elif defined(__GNUC__)
+#pragma GCC pop_options
+#pragma GCC diagnostic pop
+#endif
+#endif
+
+#ifdef TFM__HAS_AMX
+#if defined(__clang__)
+#pragma clang attribute push( \
+    __attribute__((target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,amx-tile,amx-int8"))), \
+    apply_to = function)
+#else
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wuninitialized"
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Wsign-conversion"
+#pragma GCC push_options
+#pragma GCC target("avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni,amx-tile,amx-int8")
+#pragma GCC optimize("fp-contract=off")
+#endif
+#define TFM__PASS TFM__PASS_AMX
+#include TFM_SELF
+#undef TFM__PASS
+#if defined(__clang__)
+#pragma clang attribute pop
+#else
 #pragma GCC pop_options
 #pragma GCC diagnostic pop
 #endif
@@ -5978,6 +6010,7 @@ static uint32_t tfm__cpu_isas(void) {
     if (!(r[1] & 1u << 5) || (saved & 6) != 6) return isas;
     isas |= 1u << TFM_ISA_AVX2;
     if ((r[1] & need7) == need7 && (r[2] & 1u << 11) && (saved & 0xe6) == 0xe6) isas |= 1u << TFM_ISA_AVX512;
+    if ((r[3] >> 24 & 3) == 3 && (saved >> 17 & 3) == 3) isas |= 1u << TFM_ISA_AMX; /* tiles of bytes, and their state */
     if (r[0] < 1) return isas;
     tfm__cpuid(7, 1, r);
     if (r[0] & 1u << 4) isas |= 1u << TFM_ISA_AVXVNNI;
@@ -5997,6 +6030,22 @@ static uint32_t tfm__cpu_isas(void) {
 static uint32_t tfm__cpu_isas(void) { return 1u << TFM_ISA_SCALAR | 1u << TFM_ISA_WASM; }
 #else
 static uint32_t tfm__cpu_isas(void) { return 1u << TFM_ISA_SCALAR; }
+#endif
+
+/* Linux gives tile registers to a process that asks, and threads started later inherit them; what it granted is read
+   back. The system call is made here because strict modes of C hide its declaration. */
+#ifdef TFM__HAS_AMX
+static int tfm__amx_permitted(void) {
+    enum { ARCH_PRCTL = 158, GET_PERMISSION = 0x1022, REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+    uint64_t granted = 0;
+    long status;
+    __asm__ volatile("syscall" : "=a"(status) : "a"((long)ARCH_PRCTL), "D"((long)REQUEST_PERMISSION),
+                     "S"((long)TILE_DATA) : "rcx", "r11", "memory");
+    if (status != 0) return 0;
+    __asm__ volatile("syscall" : "=a"(status) : "a"((long)ARCH_PRCTL), "D"((long)GET_PERMISSION), "S"(&granted)
+                     : "rcx", "r11", "memory");
+    return status == 0 && (granted >> TILE_DATA & 1);
+}
 #endif
 
 /* The passes of this build; AUTO takes the last that can run. */
@@ -6025,6 +6074,10 @@ enum { TFM__N_PASSES = (int)(sizeof tfm__passes / sizeof tfm__passes[0]) };
 
 TFM_API const tfm_kernels *tfm_kernels_for(int32_t isa) {
     const uint32_t isas = tfm__cpu_isas();
+#ifdef TFM__HAS_AMX
+    const uint32_t both = 1u << TFM_ISA_AVX512 | 1u << TFM_ISA_AMX;
+    if (isa == TFM_ISA_AMX) return (isas & both) == both && tfm__amx_permitted() ? &tfm__kernels_amx : NULL;
+#endif
     for (int i = TFM__N_PASSES - 1; i >= 0; i--) {
         const int32_t id = tfm__passes[i]->isa;
         if ((isas >> id & 1) && (isa == TFM_ISA_AUTO || isa == id)) return tfm__passes[i];
@@ -6035,7 +6088,7 @@ TFM_API const tfm_kernels *tfm_kernels_for(int32_t isa) {
 TFM_API int32_t tfm_isa_list(int i) { return i >= 0 && i < TFM__N_PASSES ? tfm__passes[i]->isa : 0; }
 
 TFM_API const char *tfm_isa_name(int32_t isa) {
-    static const char *const names[] = { "auto", "scalar", "avx2", "avx512", "neon", "neondot", "wasm", "avxvnni" };
+    static const char *const names[] = { "auto", "scalar", "avx2", "avx512", "neon", "neondot", "wasm", "avxvnni", "amx" };
     return isa >= 0 && isa < (int32_t)(sizeof names / sizeof names[0]) ? names[isa] : NULL;
 }
 
@@ -6544,15 +6597,24 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
     return acc;
 }
 
-#elif TFM__PASS == TFM__PASS_AVX512
-/* --- primitives, AVX-512 (F, BW, VL, DQ, VNNI): one register a vector --------------------------------------------- */
+#elif TFM__PASS == TFM__PASS_AVX512 || TFM__PASS == TFM__PASS_AMX
+/* --- primitives, AVX-512 (F, BW, VL, DQ, VNNI): one register a vector; AMX adds a matmul ---------------------------- */
 
+#if TFM__PASS == TFM__PASS_AVX512
 #define FN(name) tfm__##name##_avx512
 #define TFM__PASS_ISA TFM_ISA_AVX512
 #define TFM__PASS_NAME "avx512"
 #define TFM__TOKENS 8
-#define TFM__STRIPS 4
 #define TFM__FLIP 1
+#else
+#define FN(name) tfm__##name##_amx
+#define TFM__OLD(name) tfm__##name##_avx512
+#define TFM__PASS_ISA TFM_ISA_AMX
+#define TFM__PASS_NAME "amx"
+#define TFM__TOKENS 16
+#define TFM__FLIP 0
+#endif
+#define TFM__STRIPS 4
 
 #define VF __m512
 #define VI __m512i
@@ -7496,35 +7558,34 @@ TFM__BODY void FN(unit_values)(const int fmt, float *panel, const uint8_t *unit,
 
 /* --- matmul with q8 activations ----------------------------------------------------------------------------------- */
 
-/* acc + one unit times one token (DESIGN: "the same bits", rule a). Sums of a unit are integers below 2^24, hence exact
-   as int32 and as float32. `zeros` and `mins` are pairs for the sums of the two halves: -zero twice, and the minima. */
-TFM__BODY VF FN(unit_dot)(const int fmt, VF acc, const VB *c, const FN(scales) *s, VI mins, VI zeros, const int8_t *x,
-                          float dx, const int16_t *sums) {
+/* acc + one unit times one token (DESIGN: "the same bits", rule a), given the sums of codes times activations: of the
+   unit, or of its halves. Sums of a unit are integers below 2^24, hence exact as int32 and as float32. `mins` are pairs
+   for the sums of the activations of the two halves. */
+TFM__BODY VF FN(unit_add)(const int fmt, VF acc, VI a, VI b, const FN(scales) *s, VI mins, float dx,
+                          const int16_t *sums) {
     const tfm__format *f = &tfm__formats[fmt];
-    const int zero = f->bits == 8 ? 128 * TFM__FLIP : f->zero;
-    const VI none = FN(iset)(0);
     const VF vdx = FN(set)(dx);
-    VF t;
-    if (f->sub == 16) {
-        const VI one_half = FN(iset)(0xffff);
-        VI a = zero ? FN(dot2)(none, FN(iand)(zeros, one_half), sums) : none;
-        VI b = zero ? FN(dot2)(none, FN(isub)(zeros, FN(iand)(zeros, one_half)), sums) : none;
-        a = FN(dot)(a, c, 4, x, f->bits);
-        b = FN(dot)(b, c + 4, 4, x + 16, f->bits);
-        t = FN(mul)(FN(to_float)(a), FN(to_float)(s->sc[0]));
-        t = FN(madd)(FN(to_float)(b), FN(to_float)(s->sc[1]), t);
-    } else {
-        VI a = zero ? FN(dot2)(none, zeros, sums) : none;
-        t = FN(to_float)(FN(dot)(a, c, 8, x, f->bits));
-        if (f->sub) t = FN(mul)(t, FN(to_float)(s->sc[0]));
-    }
+    VF t = FN(to_float)(a);
+    if (f->sub) t = FN(mul)(t, FN(to_float)(s->sc[0]));
+    if (f->sub == 16) t = FN(madd)(FN(to_float)(b), FN(to_float)(s->sc[1]), t);
     acc = FN(madd)(t, FN(mul)(s->d, vdx), acc);
     if (f->min) {
-        const VF least = FN(to_float)(FN(dot2)(none, mins, sums));
+        const VF least = FN(to_float)(FN(dot2)(FN(iset)(0), mins, sums));
         const VF scale = FN(mul)(s->m, vdx);
         acc = f->min == 1 ? FN(madd)(least, scale, acc) : FN(nmadd)(least, scale, acc);
     }
     return acc;
+}
+
+/* What the codes' zero adds to those sums; `zeros` is -zero twice. */
+TFM__BODY void FN(unit_zeros)(const int fmt, VI *a, VI *b, VI zeros, const int16_t *sums) {
+    const tfm__format *f = &tfm__formats[fmt];
+    const int zero = f->bits == 8 ? 128 * TFM__FLIP : f->zero;
+    const VI none = FN(iset)(0), low = FN(iand)(zeros, FN(iset)(0xffff));
+    *a = *b = none;
+    if (!zero) return;
+    *a = FN(dot2)(none, f->sub == 16 ? low : zeros, sums);
+    if (f->sub == 16) *b = FN(dot2)(none, FN(isub)(zeros, low), sums);
 }
 
 /* y = acc + bias for one strip of one token. */
@@ -7532,6 +7593,17 @@ TFM__BODY void FN(finish)(const tfm_matmul_args *a, int64_t strip, int64_t t, VF
     const int64_t row = 16 * strip, left = a->w->rows - row, w = left < 16 ? left : 16;
     if (a->bias) acc = FN(add)(acc, FN(get)(a->bias + row, w, 0.0f));
     FN(put)(a->y + (size_t)t * a->y_stride + row, acc, w);
+}
+
+#if TFM__PASS != TFM__PASS_AMX
+TFM__BODY VF FN(unit_dot)(const int fmt, VF acc, const VB *c, const FN(scales) *s, VI mins, VI zeros, const int8_t *x,
+                          float dx, const int16_t *sums) {
+    const tfm__format *f = &tfm__formats[fmt];
+    VI a, b;
+    FN(unit_zeros)(fmt, &a, &b, zeros, sums);
+    a = FN(dot)(a, c, f->sub == 16 ? 4 : 8, x, f->bits);
+    if (f->sub == 16) b = FN(dot)(b, c + 4, 4, x + 16, f->bits);
+    return FN(unit_add)(fmt, acc, a, b, s, mins, dx, sums);
 }
 
 /* One strip times nt tokens from t0 on. */
@@ -7580,6 +7652,99 @@ TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t st
         }
     }
 }
+
+#else
+/* AMX: a unit is a tile of 8 x 64 bytes as it lies in memory, 16 rows of activations are another, and their product 16 x
+   16 integers, tokens x rows. Codes count as signed, which they are or are too small to tell. Sub-blocks of 16 take half
+   the depth, twice. Tiles: 0, 1 sums; 2, 3 activations; 4, 5 codes. */
+/* gcc does not know that a tile load reads memory: whatever was stored before must be there. */
+TFM__BODY void FN(stored)(const void *p) { __asm__ volatile("" : : "r"(p) : "memory"); }
+
+TFM__BODY void FN(tiles_on)(const int fmt) {
+    const int depth = tfm__formats[fmt].sub == 16 ? 16 : 32;
+    struct { uint8_t palette, start, zero[14]; uint16_t row_bytes[16]; uint8_t rows[16]; } config;
+    memset(&config, 0, sizeof config);
+    config.palette = 1;
+    for (int i = 0; i < 6; i++) {
+        config.row_bytes[i] = (uint16_t)(i == 2 || i == 3 ? depth : 64);
+        config.rows[i] = (uint8_t)(i < 4 ? 16 : depth / 4);
+    }
+    FN(stored)(&config);
+    _tile_loadconfig(&config);
+}
+
+/* sum[half][token][row] of a unit */
+TFM__BODY void FN(tiles_dot)(const int fmt, int32_t (*sum)[16][16], const uint8_t *codes, const uint8_t *x,
+                             size_t x_stride) {
+    FN(stored)(codes);
+    _tile_zero(0);
+    _tile_loadd(2, x, (long)x_stride);
+    _tile_loadd(4, codes, 64);
+    _tile_dpbssd(0, 2, 4);
+    _tile_stored(0, sum[0], 64);
+    if (tfm__formats[fmt].sub == 16) {
+        _tile_zero(1);
+        _tile_loadd(3, x + 16, (long)x_stride);
+        _tile_loadd(5, codes + 256, 64);
+        _tile_dpbssd(1, 3, 5);
+        _tile_stored(1, sum[1], 64);
+    }
+}
+
+/* One strip times 16 tokens from t0 on; sums and accumulators stay in the first-level cache. */
+TFM__BODY void FN(q8_tile)(const int fmt, const tfm_matmul_args *a, int64_t strip, int64_t t0) {
+    const tfm__format *f = &tfm__formats[fmt];
+    const int64_t cols = a->w->cols, blocks = cols / f->info.block;
+    const int units = f->info.block / 32;
+    const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * tfm__strip_of(f, blocks);
+    const uint8_t *scales = codes + tfm__scales_at(f, blocks, 0);
+    const uint8_t *x = (const uint8_t *)a->x + (size_t)t0 * a->x_stride;
+    const VI zeros = FN(pairs)(FN(iset)(-f->zero), FN(iset)(-f->zero));
+    uint8_t unpacked[8 * 64];
+    int32_t sum[2][16][16];
+    VF acc[16];
+    for (int t = 0; t < 16; t++) acc[t] = FN(set)(0.0f);
+    for (int64_t b = 0, k = 0; b < blocks; b++, scales += tfm__scale_bytes(f)) {
+        for (int u = 0; u < units; u++, k++, codes += 64 * f->bits) {
+            VB c[8];
+            FN(unpack)(fmt, codes, c);
+            TFM__UNROLL
+            for (int g = 0; g < 8; g++) _mm512_storeu_si512(unpacked + 64 * g, c[g]);
+            FN(tiles_dot)(fmt, sum, f->bits == 8 ? codes : unpacked, x + 32 * k, a->x_stride);
+            const FN(scales) s = FN(unit_scales)(fmt, scales, u);
+            const VI mins = FN(pairs)(s.mn[0], s.mn[1]);
+            for (int t = 0; t < 16; t++) {
+                const uint8_t *row = x + (size_t)t * a->x_stride + cols;
+                const float *dx = (const float *)(const void *)row + k;
+                const int16_t *sums = (const int16_t *)(const void *)(row + cols / 8) + 2 * k;
+                VI low, high;
+                FN(unit_zeros)(fmt, &low, &high, zeros, sums);
+                low = FN(iadd)(low, _mm512_loadu_si512(sum[0][t]));
+                if (f->sub == 16) high = FN(iadd)(high, _mm512_loadu_si512(sum[1][t]));
+                acc[t] = FN(unit_add)(fmt, acc[t], low, high, &s, mins, *dx, sums);
+            }
+        }
+    }
+    for (int t = 0; t < 16; t++) FN(finish)(a, strip, t0 + t, acc[t]);
+}
+
+/* Sixteens of tokens by tiles, the rest by AVX-512. The tiles are this call's alone. */
+TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
+    const int64_t whole = a->n / 16 * 16, fit = (int64_t)((1u << 19) / a->x_stride) / 16 * 16;
+    const int64_t portion = fit ? fit : 16;
+    tfm_matmul_args rest = *a;
+    if (whole) FN(tiles_on)(fmt);
+    for (int64_t t0 = 0; t0 < whole; t0 += portion) {
+        const int64_t t1 = whole - t0 < portion ? whole : t0 + portion;
+        for (int64_t s = strip0; s < strip1; s++) for (int64_t t = t0; t < t1; t += 16) FN(q8_tile)(fmt, a, s, t);
+    }
+    if (whole) _tile_release();
+    rest.n = (int32_t)(a->n - whole);
+    rest.x = (const uint8_t *)a->x + (size_t)whole * a->x_stride;
+    rest.y = a->y + (size_t)whole * a->y_stride;
+    if (rest.n) TFM__OLD(q8_kernels)[fmt](&rest, strip0, strip1);
+}
+#endif
 
 #define TFM__Q8_KERNEL(F) \
     static void FN(q8_##F)(const tfm_matmul_args *a, int64_t s0, int64_t s1) { FN(q8_strips)(TFM__##F, a, s0, s1); }
