@@ -106,7 +106,7 @@
        TFM_API        your own linkage, e.g. __declspec(dllexport)
        TFM_NO_STDIO   no files: tfm_model_open is missing          TFM_NO_MMAP    files are read, never mapped
        TFM_NO_MALLOC  no default allocator                         TFM_NO_TEXT    no tokenizer
-       TFM_NO_SIMD    scalar pass only                             TFM_NO_AVX2 (AVX-VNNI too), TFM_NO_AVX512
+       TFM_NO_SIMD    scalar pass only                             TFM_NO_AVX2 (AVX-VNNI too), TFM_NO_AVX512, TFM_NO_AMX
        TFM_NO_NFC     no tables for Unicode normal form C (25 KB): text is taken as if it were normalised already
        TFM_SELF       the name under which this file includes itself, if it was renamed (default "tfm.h")
        TFM_DEBUG      assert() on the preconditions of kernels      TFM_FUZZING    hashes are not compared (fuzzers only)
@@ -8181,7 +8181,7 @@ static const tfm_kernels FN(kernels) = {
 /* ====================================================================================================================
    [D] HISTORY AND LICENCE
    0.1.0  first version: dense decoders; byte-level and SentencePiece BPE; scalar, AVX2, AVX-VNNI, AVX-512, NEON and
-          WebAssembly passes
+          WebAssembly passes, AMX by name
 
    This file is available under two licences; choose whichever you prefer: MIT No Attribution (MIT-0), or public domain
    (www.unlicense.org). The texts stand in LICENSE. The software is provided "as is", without warranty of any kind.

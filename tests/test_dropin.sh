@@ -53,7 +53,7 @@ if have gcc; then
     program "gcc -O0" "gcc -std=c99 -O0 $strict"
     program "gcc -O3 -march=native" "gcc -std=c99 -O3 -march=native $strict"
     program "gcc -O0, TFM_DEBUG" "gcc -std=c99 -O0 $strict -DTFM_DEBUG"
-    for switch in SIMD AVX2 AVX512 TEXT MALLOC STDIO MMAP NFC; do
+    for switch in SIMD AVX2 AVX512 AMX TEXT MALLOC STDIO MMAP NFC; do
         program "gcc -O0, TFM_NO_$switch" "gcc -std=c99 -O0 $strict -DTFM_NO_$switch"
     done
 fi
