@@ -114,7 +114,7 @@
    RECIPES
    Each names every place to touch, by tag; the rest follows from tables.
      a family of known parts   tools/families.c: one row; tests/ref_families.py: one row
-     an activation             [A3] enum value; [B5] its name in tfm__enums; [C] one function and its case in FN(tfm__act)
+     an activation             [A3] enum value; [B5] its name in tfm__enums; [C] one function, its case in FN(act) and in FN(glu)
      a norm                    [A4] enum value; [B5] its name; [A3] one kernel pointer; [C] the function; [B9] tfm__norm_rows
      a weight type             [A3] enum value; [B3] a row of tfm__formats, its unpack; [C] its scales if none fits
      an instruction set        [A3] enum value; [B12] a stanza and a row; [C] a block of primitives
