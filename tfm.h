@@ -16,7 +16,8 @@
            tfm_session *s;
            if (tfm_model_open("model.tfm", NULL, &m, &err) || tfm_session_new(m, NULL, &s, &err)) return puts(err.msg), 1;
            const tfm_tokenizer *t = tfm_model_tokenizer(m);
-           static char scratch[1 << 16], out[1 << 12];
+           static int64_t scratch[1 << 13];  // plenty for a short prompt: tfm_encode_size tells
+           static char out[1 << 12];
            int32_t ids[64], id;
            int64_t n;
            const char *prompt = "Once upon a time";
@@ -26,7 +27,8 @@
            for (int i = 0; i < 100; i++, ids[0] = id, n = 1) {
                if (tfm_eval(s, ids, n, &err)) return puts(err.msg), 1;
                id = tfm_argmax(tfm_logits(s, 0), tfm_model_config_of(m)->n_vocab);
-               fwrite(out, 1, tfm_decode(&d, id, out, sizeof out), stdout);
+               const size_t k = tfm_decode(&d, id, out, sizeof out);
+               if (k <= sizeof out) fwrite(out, 1, k, stdout);
            }
            return 0;
        }
@@ -65,9 +67,14 @@
 
    THE SAME BITS
    Logits do not depend on the number of threads, on how a prompt is cut into evals, on the batch size or on other
-   sessions: every output element is one fixed sequence of operations [C]. Instruction sets with fused multiply-add (AVX2,
-   AVX-512) give each other's bits in matmul and everywhere else; the scalar pass rounds products and differs in the last
-   places.
+   sessions: every output element is one fixed sequence of operations [C].
+     float32 activations: acc = madd(w, x, acc) over the inputs ascending, one chain from 0
+     q8 activations: per 32 inputs ascending t = sum of scale * sum of q * x, u = sum of minimum * sum of x, exact integers;
+       acc = madd((float)t, round(d * dx), acc), then for types with a minimum acc = madd(-(float)u, round(dmin * dx), acc)
+       (Q4_1, Q5_1: madd((float)u, round(m * dx), acc))
+     attention: K and V pass through the cache's type; online softmax over blocks of 64 positions at absolute places
+   madd is fused in the passes whose hardware has it (AVX2, AVX-VNNI, AVX-512, NEON), which give each other's bits in matmul
+   and everywhere else; the others (scalar, WebAssembly) round the product and differ in the last places.
 
    MEMORY
    Two allocations: the model's tables (weights stay in the mapped file, used in place) and the session. tfm_session_size
@@ -115,9 +122,12 @@
    Each names every place to touch, by tag; the rest follows from tables.
      a family of known parts   tools/families.c: one row; tests/ref_families.py: one row
      an activation             [A3] enum value; [B5] its name in tfm__enums; [C] one function, its case in FN(act) and in FN(glu)
-     a norm                    [A4] enum value; [B5] its name; [A3] one kernel pointer; [C] the function; [B9] tfm__norm_rows
-     a weight type             [A3] enum value; [B3] a row of tfm__formats, its unpack; [C] its scales if none fits
-     an instruction set        [A3] enum value; [B12] a stanza and a row; [C] a block of primitives
+     a norm                    [A4] enum value; [B5] its name, tfm__check_block; [A3] one kernel pointer; [C] the function and
+                               its place in FN(kernels); [B9] tfm__norm_rows
+     a weight type             [A3] enum value; [B3] index and row of tfm__formats, its unpack; [C] FN(q8_kernels), the case
+                               in FN(widen_blocks), its scales if none fits; tools/gguf.c the row; tests/test_kernels.c
+     an instruction set        [A3] enum value and name; [B12] pass number, detection bit, stanza, row of tfm__passes; [C] a
+                               block of primitives
 
    Until version 1.0 the API may break; each break is a line in the history at the end.
    ================================================================================================================= */
@@ -7558,7 +7568,7 @@ TFM__BODY void FN(unit_values)(const int fmt, float *panel, const uint8_t *unit,
 
 /* --- matmul with q8 activations ----------------------------------------------------------------------------------- */
 
-/* acc + one unit times one token (DESIGN: "the same bits", rule a), given the sums of codes times activations: of the
+/* acc + one unit times one token (the manual's "the same bits"), given the sums of codes times activations: of the
    unit, or of its halves. Sums of a unit are integers below 2^24, hence exact as int32 and as float32. `mins` are pairs
    for the sums of the activations of the two halves. */
 TFM__BODY VF FN(unit_add)(const int fmt, VF acc, VI a, VI b, const FN(scales) *s, VI mins, float dx,

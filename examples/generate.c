@@ -31,7 +31,7 @@ static const cli_option option_rows[] = {
     CLI_FLAG(0, "ignore-eos", &ignore_eos, "go on when the model ends the text"),
     CLI_FLAG(0, "chat", &chat, "hold a conversation (not built yet)"),
     CLI_GROUP("Choosing tokens, in this order"),
-    CLI_REAL(0, "repeat-penalty", "R", &repeat_penalty, 1e-6, DBL_MAX, NULL,
+    CLI_REAL(0, "repeat-penalty", "R", &repeat_penalty, 1e-6, 1e6, NULL,
              "divide the logits of earlier tokens; 1 = off", NULL),
     CLI_REAL(0, "presence-penalty", "P", &presence_penalty, -1e6, 1e6, NULL, "subtract P once per earlier token", NULL),
     CLI_REAL(0, "frequency-penalty", "P", &frequency_penalty, -1e6, 1e6, NULL, "subtract P for each occurrence", NULL),
@@ -142,7 +142,7 @@ static int make_sampler(generation *g)
     c.size = sizeof c;
     c.temp = (float)temp;
     c.top_k = (int32_t)top_k;
-    c.top_p = (float)top_p;
+    c.top_p = top_p < FLT_MIN ? FLT_MIN : (float)top_p; /* 0 keeps the likeliest; in the struct it means off */
     c.min_p = (float)min_p;
     c.repeat_penalty = (float)repeat_penalty;
     c.presence_penalty = (float)presence_penalty;

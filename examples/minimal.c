@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 static char memory[8 << 20]; /* for the tokenizer's work, then for the sampler: 16 bytes per token of the vocabulary */
-
 int main(int argc, char **argv) {
     char *mem = memory + 64 - (uintptr_t)memory % 64, text[1024]; /* aligned; a piece of text */
     int32_t ids[256], id;
@@ -21,7 +20,8 @@ int main(int argc, char **argv) {
     while (!failed && n < 256) {
         failed = tfm_eval(s, ids + done, n - done, &err) || tfm_sample(sampler, tfm_logits(s, 0), ids, n, &id, &err);
         if (failed || tfm_token_flags(decoder.tokenizer, id) & TFM_TOKEN_SPECIAL) break; /* end of text */
-        fwrite(text, 1, tfm_decode(&decoder, id, text, sizeof text), stdout);
+        const size_t k = tfm_decode(&decoder, id, text, sizeof text);
+        fwrite(text, 1, k <= sizeof text ? k : 0, stdout);
         ids[done = n++] = id;
     }
     if (failed) fprintf(stderr, "%s\n", err.msg);

@@ -14,7 +14,7 @@ What is checked for each model
     greedy ids in exact mode, while the reference's best two logits are not nearly equal
     the text of `generate`: it names Paris, or is the reference's
 
-The reference is transformers in float32 on the dequantised weights; its perplexity is defined in DESIGN terms as: chunk c
+The reference is transformers in float32 on the dequantised weights; its perplexity is defined so: chunk c
 is ids[512c .. 512c+511], its first id replaced by BOS where the model adds one; the logits of positions 256 .. 510 are
 scored against ids 257 .. 511. Token ids come from the `tokenizers` library with the pattern the model was trained with.
 """
@@ -240,7 +240,7 @@ def check_greedy(p, name, tfm, ref):
 
 
 def check_text(p, name, tfm, ref):
-    text = p.run("generate", tfm, "-p", PROMPT, "-n", "24", "--temp", "0").decode("utf-8", "replace")
+    text = p.run("generate", tfm, "-p", PROMPT, "-n", "24", "--temp", "0", "--act", "f32", "--kv", "f32").decode("utf-8", "replace")
     expected = "Paris" in text or (ref is not None and text.startswith(ref["greedy_text"]))
     check(expected, "%s: %s%s" % (name, PROMPT, text.split("\n")[0]))
 

@@ -308,7 +308,7 @@ static float madd(int fused, float a, float b, float acc) {
     return sum;
 }
 
-/* One row times one q8 row: rule (a) of DESIGN.md, word for word. */
+/* One row times one q8 row: the manual's rule ("the same bits"), word for word. */
 static float literal_q8(int fused, int32_t type, const uint8_t *row, const uint8_t *x, int64_t cols) {
     const tfm_type_info *info = tfm_type_get(type);
     const int8_t *q = (const int8_t *)x;

@@ -37,11 +37,12 @@ static int read_json(checkpoint *c, const source_dir *dir, const char *file, con
     return code;
 }
 
+/* 1: it is there (perhaps not readable; whoever opens it says so) */
 static int has_file(const source_dir *dir, const char *file) {
     source src;
-    if (dir->open(dir->user, file, &src, NULL)) return 0;
-    dir->close(dir->user, &src);
-    return 1;
+    const int status = dir->open(dir->user, file, &src, NULL);
+    if (!status) dir->close(dir->user, &src);
+    return status <= 0;
 }
 
 /* ---- VALUES ---------------------------------------------------------------------------------------------------- */

@@ -42,9 +42,15 @@ static int split_keys(char *text, const char **keys) {
 
 static void on_progress(void *user, uint64_t done, uint64_t total) { progress_update(user, done, total); }
 
-/* llama2.c keeps its tokenizer in a file beside the model: its path if there is one, else NULL. */
+/* llama2.c keeps its tokenizer in a file beside the model: its path if there is one, else NULL. A GGUF has its own. */
 static const char *tokenizer_beside(const char *path, arena *mem) {
     const char *slash = strrchr(path, '/');
+    char magic[4] = "";
+    source src;
+    if (source_open_file(&src, path, NULL)) return NULL;
+    if (src.size >= 4) src.read_at(src.user, 0, magic, 4);
+    source_close_file(&src);
+    if (!memcmp(magic, "GGUF", 4)) return NULL;
     size_t n = slash ? (size_t)(slash - path) + 1 : 0;
     const char *beside = arena_printf(mem, "%.*stokenizer.bin", (int)n, path);
     return beside && path_kind(beside) == PATH_FILE ? beside : NULL;

@@ -54,18 +54,17 @@ static int is_separator(char c)
 }
 
 /* Reads "1, 2 3"; out->ids comes from malloc. */
-static int parse_ids(const char *text, id_list *out)
+static int parse_ids(const char *text, size_t length, id_list *out)
 {
-    const size_t length = strlen(text);
     size_t i = 0, end;
     out->n = 0;
     out->ids = (int32_t *)malloc((length / 2 + 1) * sizeof *out->ids);
     if (!out->ids) return tool_error("--ids: no memory for the list");
     for (;;) {
         int64_t id;
-        while (is_separator(text[i])) i++;
-        if (!text[i]) break;
-        for (end = i; text[end] && !is_separator(text[end]);) end++;
+        while (i < length && is_separator(text[i])) i++;
+        if (i == length) break;
+        for (end = i; end < length && !is_separator(text[end]);) end++;
         if (parse_int64(text + i, end - i, &id) || id < 0 || id > INT32_MAX)
             return cli_wrong(&command_line, "--ids: '%.*s' is no id", end - i < 40 ? (int)(end - i) : 40, text + i);
         out->ids[out->n++] = (int32_t)id;
@@ -81,9 +80,9 @@ static int read_ids(id_list *out)
     size_t n;
     int status;
     out->ids = NULL;
-    if (strcmp(ids_text, "-") != 0) return parse_ids(ids_text, out);
+    if (strcmp(ids_text, "-") != 0) return parse_ids(ids_text, strlen(ids_text), out);
     if (read_whole("-", IDS_TEXT_MOST, &text, &n, &err)) return tool_error("--ids: %s", err.msg);
-    status = parse_ids(text, out);
+    status = parse_ids(text, n, out);
     free(text);
     return status;
 }
@@ -359,6 +358,15 @@ static void plan(run *r, const id_list *list, outputs *o)
     set_batch(r);
 }
 
+/* Dynamic RoPE is made for sequences longer than the trained context. */
+static int64_t longest_context(const run *r)
+{
+    int32_t i;
+    for (i = 0; i < r->config->n_blocks; i++)
+        if (r->config->blocks[i].rope_scaling == TFM_ROPE_DYNAMIC) return INT32_MAX;
+    return r->config->n_ctx;
+}
+
 static int eval_ids(run *r)
 {
     id_list list;
@@ -367,8 +375,8 @@ static int eval_ids(run *r)
     int64_t last = 0;
     int status = read_ids(&list);
     if (status == CLI_GO_ON && !options.ctx) {
-        const int64_t need = list.n + n_greedy;
-        r->setup.n_ctx = need < r->config->n_ctx ? (int32_t)need : r->config->n_ctx;
+        const int64_t need = list.n + n_greedy, most = longest_context(r);
+        r->setup.n_ctx = need < most ? (int32_t)need : (int32_t)most;
     }
     if (status == CLI_GO_ON) status = check_ids(r, &list);
     if (status == CLI_GO_ON && trace_path && make_directory(trace_path, &err)) status = tool_error("%s", err.msg);

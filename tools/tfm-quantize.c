@@ -110,7 +110,7 @@ static int run(const char *in, const char *out_path, int32_t wanted, progress *b
     if (path_same_file(in, out_path)) return tool_fail(err, TFM_ERR_ARG, "%s: is the source itself", out_path);
     tfm_error why;
     int code = tfm_model_open(in, NULL, &model, &why);
-    if (code) return tool_fail(err, code, "%s: %s", in, why.msg);
+    if (code) return tool_fail(err, code, strstr(why.msg, in) ? "%.0s%s" : "%s: %s", in, why.msg);
     memset(&j, 0, sizeof j);
     j.model = model;
     j.bar = bar;
