@@ -128,13 +128,16 @@ void test_sinks(void)
 {
     char path[512];
     tfm_error err;
-    sink out;
+    sink out, second;
     source src;
     check_sources();
     snprintf(path, sizeof path, "%s/readers_sink", test_dir());
     remove(path);
     check(sink_open_file(&out, path, &err) == TFM_OK && sink_write(&out, 3, "def", 3, &err) == TFM_OK, "%s", err.msg);
     check(path_kind(path) == PATH_ABSENT, "not visible before it is whole");
+    snprintf(path, sizeof path, "%s/./readers_sink", test_dir());
+    check(sink_open_file(&second, path, &err) == TFM_ERR_ARG && strstr(err.msg, "already") != NULL, "one file twice");
+    snprintf(path, sizeof path, "%s/readers_sink", test_dir());
     check(sink_write(&out, 0, "abc", 3, &err) == TFM_OK && sink_commit(&out, &err) == TFM_OK, "%s", err.msg);
     check(file_holds(path, "abcdef"), "bytes at their offsets");
     check(sink_open_file(&out, path, &err) == TFM_OK && sink_write(&out, 0, "xyz", 3, &err) == TFM_OK, "%s", err.msg);

@@ -33,7 +33,7 @@ static int read_json(checkpoint *c, const source_dir *dir, const char *file, con
         tfm_hash_feed(&c->hash, text, n);
     }
     dir->close(dir->user, &src);
-    if (!code && !json_is(*out, JSON_OBJECT)) return tool_fail(err, TFM_ERR_FORMAT, "%s: is not a JSON object", file);
+    if (!code && !json_is(*out, JSON_OBJECT)) return tool_fail(err, TFM_ERR_FORMAT, "%s/%s: is not a JSON object", dir->name, file);
     return code;
 }
 
@@ -302,6 +302,17 @@ static int refuse_quantized(const json *config, tfm_error *err) {
                      "a GGUF", json_path(q, where, sizeof where), method);
 }
 
+/* A directory without what is missing: a hint if its weights are of another form. */
+static int refuse_other_forms(const source_dir *dir, const char *missing, tfm_error *err) {
+    static const char *const pytorch[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth",
+                                          "consolidated.pth", "model.pth"};
+    for (size_t i = 0; i < sizeof pytorch / sizeof *pytorch; i++)
+        if (has_file(dir, pytorch[i]))
+            return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: only %s: pickled weights are not read, save them as "
+                             "safetensors (save_pretrained does)", dir->name, pytorch[i]);
+    return tool_fail(err, TFM_ERR_IO, "%s: %s", dir->name, missing);
+}
+
 static int read_config(checkpoint *c, const source_dir *dir, tfm_error *err) {
     const json *config, *text;
     const char *model_type;
@@ -309,7 +320,7 @@ static int read_config(checkpoint *c, const source_dir *dir, tfm_error *err) {
     int code = read_json(c, dir, "config.json", &config, err);
     if (code) return code;
     if (!config)
-        return tool_fail(err, TFM_ERR_IO, "%s: config.json is missing (is this a Hugging Face directory?)", dir->name);
+        return refuse_other_forms(dir, "config.json is missing (is this a Hugging Face directory?)", err);
     code = refuse_quantized(config, err);
     if (code) return code;
     text = json_get(config, "text_config");
@@ -474,15 +485,6 @@ static int add_tensors(checkpoint *c, const safetensors *st, tfm_error *err) {
     return code;
 }
 
-static int refuse_other_forms(const source_dir *dir, tfm_error *err) {
-    static const char *const pytorch[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth",
-                                          "consolidated.pth", "model.pth"};
-    for (size_t i = 0; i < sizeof pytorch / sizeof *pytorch; i++)
-        if (has_file(dir, pytorch[i]))
-            return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: only %s: pickled weights are not read, save them as "
-                             "safetensors (save_pretrained does)", dir->name, pytorch[i]);
-    return tool_fail(err, TFM_ERR_IO, "%s: neither model.safetensors nor model.safetensors.index.json", dir->name);
-}
 
 static int read_hf_rows(const checkpoint *c, const ckpt_tensor *t, int64_t first, int64_t n, void *buf,
                         tfm_error *err) {
@@ -513,7 +515,7 @@ int checkpoint_open_hf(checkpoint *c, const source_dir *dir, tfm_error *err) {
     if (!code) code = read_generation_config(c, dir, err);
     if (code) return code;
     if (!has_file(dir, "model.safetensors") && !has_file(dir, "model.safetensors.index.json"))
-        return refuse_other_forms(dir, err);
+        return refuse_other_forms(dir, "neither model.safetensors nor model.safetensors.index.json", err);
     c->close = hf_close;
     code = st_open_dir(&r->st, dir, c->mem, err);
     if (!code) code = add_tensors(c, &r->st, err);

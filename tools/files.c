@@ -362,6 +362,24 @@ static char *target_of(const char *path)
     return target != NULL ? target : copy_text(path);
 }
 
+/* The last part of a path; the folder before it goes to `folder` ("." if there is none). */
+static const char *split_path(const char *path, char folder[MAX_PATH_BYTES])
+{
+    size_t n = strlen(path), i;
+    while (n > 0 && !os_is_separator(path[n - 1])) n--;
+    for (i = 0; i < n && i + 2 < MAX_PATH_BYTES; i++) folder[i] = path[i];
+    if (n == 0) folder[i++] = '.';
+    folder[i] = '\0';
+    return path + n;
+}
+
+/* Whether two paths, of files that need not exist yet, name one place. */
+static int same_place(const char *a, const char *b)
+{
+    char folder_a[MAX_PATH_BYTES], folder_b[MAX_PATH_BYTES];
+    return strcmp(split_path(a, folder_a), split_path(b, folder_b)) == 0 && path_same_file(folder_a, folder_b);
+}
+
 int sink_open_file(sink *out, const char *path, tfm_error *err)
 {
     static int catching = 0;
@@ -377,6 +395,11 @@ int sink_open_file(sink *out, const char *path, tfm_error *err)
     f->error = 0;
     f->path = target_of(path);
     if (f->path == NULL) return tool_fail(err, TFM_ERR_MEMORY, "%s: no memory", path);
+    for (i = 0; i < MAX_SINKS; i++) {
+        if (!file_sinks[i].live || !same_place(file_sinks[i].path, f->path)) continue;
+        free(f->path);
+        return tool_fail(err, TFM_ERR_ARG, "%s: is being written already", path);
+    }
     if (!catching) os_catch_signals(sinks_abandon);
     catching = 1;
     code = create_temporary(f, err);

@@ -88,6 +88,7 @@ uint64_t random_seed(void)
 
 int program_end(int status)
 {
+    errno = 0; /* of an earlier failure nothing is left to name */
     if (fflush(stdout) == 0 && !ferror(stdout)) return status;
-    return tool_error("stdout: %s", strerror(errno));
+    return tool_error("stdout: %s", errno ? strerror(errno) : "cannot be written");
 }
