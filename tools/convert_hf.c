@@ -445,7 +445,7 @@ static int add_joined(checkpoint *c, tfm_error *err) {
 }
 
 static void round_to_bf16(float *x) {
-    unsigned char strip[16 * 2];
+    unsigned char strip[64]; /* a strip of one input: 16 rows, padded */
     tfm_tensor t = {strip, TFM_BF16, TFM_TILED, 1, 1};
     if (!tfm_pack(TFM_BF16, strip, TFM_F32, x, 1, 1)) tfm_tensor_row(&t, 0, x);
 }
