@@ -3130,17 +3130,21 @@ typedef struct tfm__matmul_job {
     const tfm_kernels *k;
     tfm_tensor w[3];
     tfm_matmul_args a[3];
-    int64_t end[3]; /* strips up to and including matmul i */
+    int64_t end[3];   /* strips up to and including matmul i */
     int count;
+    uint8_t *scratch; /* scratch_bytes a thread */
+    size_t scratch_bytes;
 } tfm__matmul_job;
 
 static void tfm__matmul_part(void *ctx, int thread, int64_t first, int64_t last) {
     const tfm__matmul_job *j = (const tfm__matmul_job *)ctx;
-    (void)thread;
     for (int i = 0; i < j->count; i++) {
         const int64_t start = i ? j->end[i - 1] : 0;
         const int64_t s0 = first > start ? first : start, s1 = last < j->end[i] ? last : j->end[i];
-        if (s0 < s1) j->k->matmul(&j->a[i], s0 - start, s1 - start);
+        tfm_matmul_args a = j->a[i];
+        a.scratch = j->scratch_bytes ? j->scratch + (size_t)thread * j->scratch_bytes : NULL;
+        a.scratch_bytes = j->scratch_bytes;
+        if (s0 < s1) j->k->matmul(&a, s0 - start, s1 - start);
     }
 }
 
@@ -3154,6 +3158,8 @@ static void tfm__linears(const tfm__pass *p, const float *x, int64_t cols, int64
     int quantized = 0;
     job.k = p->k;
     job.count = count;
+    job.scratch = (uint8_t *)tfm__floats(p->s, p->s->at.scratch);
+    job.scratch_bytes = p->s->n_batch > 1 ? TFM__SCRATCH : 0;
     for (int i = 0; i < count; i++) {
         tfm_matmul_args *a = &job.a[i];
         job.w[i] = tfm__weight_of(p, l[i].role);
@@ -3165,7 +3171,7 @@ static void tfm__linears(const tfm__pass *p, const float *x, int64_t cols, int64
         a->n = (int32_t)n;
         a->y = l[i].y;
         a->y_stride = (size_t)job.w[i].rows;
-        a->scratch = NULL;
+        a->scratch = NULL; /* each thread's own, see tfm__matmul_part */
         a->scratch_bytes = 0;
         job.end[i] = (job.w[i].rows + 15) / 16 + (i ? job.end[i - 1] : 0);
         quantized |= a->x_q8;
