@@ -256,8 +256,8 @@ enum {
     TFM_ISA_NEONDOT = 5, /* and its dot product of bytes */
     TFM_ISA_WASM = 6,    /* SIMD128; chosen when compiling, a module runs whole or not at all */
     TFM_ISA_AVXVNNI = 7, /* AVX2 and the dot product of bytes that CPUs without AVX-512 have */
-    TFM_ISA_AMX = 8      /* AVX-512 and byte tiles, Linux only. Only by this name, never by AUTO, and not in the list:
-                            machines may claim it and fail, so try it in a child process first. */
+    TFM_ISA_AMX = 8      /* AVX-512 and byte tiles, Linux only. Only by this name, never by AUTO: machines may claim it
+                            and fail, so try it in a child process first (tools/isa.c does). */
 };
 
 enum { /* activations; GLU forms multiply act(gate) by up */
@@ -6064,7 +6064,7 @@ static int tfm__amx_permitted(void) {
 }
 #endif
 
-/* The passes of this build; AUTO takes the last that can run. */
+/* The passes of this build; AUTO takes the last that can run, but for the one that only its name chooses. */
 static const tfm_kernels *const tfm__passes[] = {
     &tfm__kernels_scalar,
 #ifdef TFM__HAS_AVX2
@@ -6085,14 +6085,16 @@ static const tfm_kernels *const tfm__passes[] = {
 #ifdef TFM__HAS_WASM
     &tfm__kernels_wasm,
 #endif
+#ifdef TFM__HAS_AMX
+    &tfm__kernels_amx,
+#endif
 };
 enum { TFM__N_PASSES = (int)(sizeof tfm__passes / sizeof tfm__passes[0]) };
 
 TFM_API const tfm_kernels *tfm_kernels_for(int32_t isa) {
-    const uint32_t isas = tfm__cpu_isas();
+    uint32_t isas = tfm__cpu_isas();
 #ifdef TFM__HAS_AMX
-    const uint32_t both = 1u << TFM_ISA_AVX512 | 1u << TFM_ISA_AMX;
-    if (isa == TFM_ISA_AMX) return (isas & both) == both && tfm__amx_permitted() ? &tfm__kernels_amx : NULL;
+    if (isa != TFM_ISA_AMX || !(isas >> TFM_ISA_AVX512 & 1) || !tfm__amx_permitted()) isas &= ~(1u << TFM_ISA_AMX);
 #endif
     for (int i = TFM__N_PASSES - 1; i >= 0; i--) {
         const int32_t id = tfm__passes[i]->isa;

@@ -26,6 +26,7 @@
     ROW(sinks) \
     ROW(cli) \
     ROW(pool) \
+    ROW(child) \
     ROW(kernel_formats) \
     ROW(kernel_matmul) \
     ROW(kernel_quantize) \

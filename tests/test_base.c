@@ -1,8 +1,10 @@
 /* test_base.c - what all programs share: messages, memory, numbers, files, the command line, threads. */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "tools/base.h"
+#include "tools/os.h"
 #include "tools/pool.h"
 #include "test.h"
 
@@ -12,6 +14,7 @@ void test_numbers(void);
 void test_sinks(void);
 void test_cli(void);
 void test_pool(void);
+void test_child(void);
 
 void test_errors(void)
 {
@@ -210,3 +213,23 @@ void test_pool(void)
     }
     check(bad == 0, "%d indices not run once", bad);
 }
+
+#if !defined(_WIN32)
+static int say_yes(void *arg) { return *(int *)arg; }
+
+static int do_wrong(void *arg) {
+    signal(SIGILL, SIG_DFL);
+    raise(SIGILL);
+    return *(int *)arg;
+}
+
+/* What a child process finds out: its answer, or that it died. */
+void test_child(void) {
+    int yes = 1, no = 0;
+    check(os_try(say_yes, &yes), "a job that succeeds");
+    check(!os_try(say_yes, &no), "a job that fails");
+    check(!os_try(do_wrong, &yes), "a job that dies of an illegal instruction");
+}
+#else
+void test_child(void) { skip("no child processes on this system"); }
+#endif

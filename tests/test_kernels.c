@@ -1,13 +1,5 @@
 /* Kernels: every one, in every pass that this machine runs, against double precision, against the reference libraries
  * (tests/ref/kernels.h) and, where the bits are part of the contract, against the rule written out literally. */
-#if defined(__x86_64__) && defined(__linux__)
-#define HAS_AMX 1 /* perhaps: a child process tries */
-#define _POSIX_C_SOURCE 200809L
-#include <sys/wait.h>
-#include <unistd.h>
-#else
-#define HAS_AMX 0
-#endif
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -17,6 +9,12 @@
 #include "tfm.h"
 #include "test.h"
 #include "ref/kernels.h"
+#ifdef TEST_KERNELS_ALONE
+#define WORKS(isa) 1
+#else
+#include "tools/isa.h"
+#define WORKS(isa) isa_works(isa)
+#endif
 
 #define COUNT(a) ((int)(sizeof(a) / sizeof((a)[0])))
 
@@ -65,38 +63,11 @@ static uint32_t bits_of(float x) {
 
 static int same_bits(const float *a, const float *b, int64_t n) { return memcmp(a, b, 4 * (size_t)n) == 0; }
 
-/* Passes: `for each pass` runs over those of this build, skipping what the CPU lacks; last AMX, which is not listed. */
-static int32_t isa_at(int i) {
-    if (HAS_AMX && i > 0 && tfm_isa_list(i - 1) && !tfm_isa_list(i)) return TFM_ISA_AMX;
-    return tfm_isa_list(i);
-}
-static int has_pass(int i) { return isa_at(i) != 0; }
-
-#if HAS_AMX
-/* One product of 16 tokens in a child, since a machine may claim AMX and stop whoever uses it. */
-static int amx_works(void) {
-    static int works = -1;
-    if (works >= 0) return works;
-    const pid_t child = fork();
-    if (child == 0) {
-        static union { char bytes[8192]; float y[16 * 16]; double align; } w, x, y;
-        const tfm_kernels *k = tfm_kernels_for(TFM_ISA_AMX);
-        const tfm_tensor t = { w.bytes + (64 - ((uintptr_t)w.bytes & 63)), TFM_Q8_0, TFM_TILED, 16, 32 };
-        const tfm_matmul_args a = { &t, NULL, x.bytes, 64, 1, 16, y.y, 16, NULL, 0 };
-        if (k) k->matmul(&a, 0, 1);
-        _exit(k == NULL);
-    }
-    int status = 1;
-    works = child > 0 && waitpid(child, &status, 0) == child && status == 0;
-    return works;
-}
-#else
-static int amx_works(void) { return 0; }
-#endif
+static int has_pass(int i) { return tfm_isa_list(i) != 0; }
 
 static const tfm_kernels *pass(int i) {
-    const int32_t isa = isa_at(i);
-    return isa && (isa != TFM_ISA_AMX || amx_works()) ? tfm_kernels_for(isa) : NULL;
+    const int32_t isa = tfm_isa_list(i);
+    return isa && WORKS(isa) ? tfm_kernels_for(isa) : NULL;
 }
 /* Whether madd rounds once: part of the contract. */
 static int fuses(const tfm_kernels *k) { return k->isa != TFM_ISA_SCALAR && k->isa != TFM_ISA_WASM; }
@@ -428,7 +399,7 @@ void test_kernel_matmul(void) {
     for (int p = 0; has_pass(p); p++) {
         const tfm_kernels *k = pass(p);
         if (!k) {
-            skip("this CPU cannot run %s", tfm_isa_name(isa_at(p)));
+            skip("this CPU cannot run %s", tfm_isa_name(tfm_isa_list(p)));
             continue;
         }
         for (int i = 0; i < COUNT(sources); i++) {
@@ -919,7 +890,7 @@ void test_kernel_isa(void) {
     check(tfm_isa_list(-1) == 0 && tfm_isa_list(100) == 0, "the list ends");
     int widest = 0;
     for (int p = 0; has_pass(p); p++) {
-        const int32_t isa = isa_at(p);
+        const int32_t isa = tfm_isa_list(p);
         const tfm_kernels *k = pass(p);
         if (!k) continue;
         if (isa != TFM_ISA_AMX) widest = k->isa;

@@ -28,6 +28,7 @@
 #include <process.h>
 #include <shellapi.h>
 #else
+#include <sys/wait.h>
 #include <unistd.h>
 #if defined(__linux__)
 #include <sched.h>
@@ -223,6 +224,13 @@ void program_start(int *argc, char ***argv)
     SetConsoleOutputCP(CP_UTF8);
 }
 
+int os_try(int (*job)(void *arg), void *arg)
+{
+    (void)job;
+    (void)arg;
+    return 0;
+}
+
 #else /* POSIX */
 
 static void info_from_stat(const struct stat *st, os_info *info)
@@ -306,6 +314,21 @@ int os_is_separator(char c)
 unsigned long os_process_id(void)
 {
     return (unsigned long)getpid();
+}
+
+int os_try(int (*job)(void *arg), void *arg)
+{
+    enum { SECONDS = 5 };
+    int status = 1;
+    pid_t child;
+    child = fork();
+    if (child == 0) {
+        alarm(SECONDS);
+        _exit(job(arg) ? 0 : 1);
+    }
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    return child > 0 && status == 0;
 }
 
 void os_on_signal(int signal_number)

@@ -44,6 +44,9 @@ char *os_resolve(const char *path);           /* the path behind a link, from ma
 
 int os_is_separator(char c);                  /* between the names of a path */
 unsigned long os_process_id(void);
+/* Whether job(arg) returns non-zero, found out in a child process, which it may crash or hang for seconds. 0 where the
+ * system cannot copy a process. To be called before there are threads. */
+int os_try(int (*job)(void *arg), void *arg);
 /* Before a signal (^C, a closed terminal) ends the process, clean_up runs; it may only close and remove files. */
 void os_catch_signals(void (*clean_up)(void));
 

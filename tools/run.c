@@ -1,5 +1,6 @@
 /* run.c - see run.h. */
 #include "run.h"
+#include "isa.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -10,11 +11,6 @@ const char *const run_act_names[] = { "f32", "q8", NULL };
 
 /* ---- OPTIONS --------------------------------------------------------------------------------------------------- */
 
-int32_t run_best_isa(void)
-{
-    return tfm_kernels_for(TFM_ISA_AUTO)->isa;
-}
-
 /* "scalar, avx2": the instruction sets that can run here. */
 static void list_isas(char *text, size_t size)
 {
@@ -23,7 +19,7 @@ static void list_isas(char *text, size_t size)
     text[0] = 0;
     for (i = 0; (isa = tfm_isa_list(i)) != 0; i++) {
         size_t used = strlen(text);
-        if (tfm_kernels_for(isa)) snprintf(text + used, size - used, "%s%s", used ? ", " : "", tfm_isa_name(isa));
+        if (isa_works(isa)) snprintf(text + used, size - used, "%s%s", used ? ", " : "", tfm_isa_name(isa));
     }
 }
 
@@ -32,10 +28,12 @@ static int choose_isa(const cli *c, const char *name, int32_t *chosen)
     char available[128];
     int i;
     int32_t isa;
-    *chosen = run_best_isa();
-    if (!name) return CLI_GO_ON;
+    if (!name) {
+        *chosen = isa_best();
+        return CLI_GO_ON;
+    }
     for (i = 0; (isa = tfm_isa_list(i)) != 0; i++) {
-        if (strcmp(name, tfm_isa_name(isa)) != 0 || !tfm_kernels_for(isa)) continue;
+        if (strcmp(name, tfm_isa_name(isa)) != 0 || !isa_works(isa)) continue;
         *chosen = isa;
         return CLI_GO_ON;
     }

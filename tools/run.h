@@ -73,10 +73,6 @@ int run_error(const run *r, const tfm_error *err);
 /* Text as ids from malloc, *n of them; flags are TFM_ENCODE_. NULL and err if that fails. */
 int32_t *run_encode(const run *r, const char *text, size_t size, int32_t flags, int64_t *n, tfm_error *err);
 
-/* The best instruction set that is safe to use. Detection is trusted for those that cannot lie; one that a machine may
- * claim and then fail to run has to be proved by a child process here. */
-int32_t run_best_isa(void);
-
 /* From here on Ctrl-C sets a flag instead of ending the program; a second one ends it. */
 void run_catch_interrupt(void);
 int run_interrupted(void);
