@@ -120,7 +120,7 @@
 
    RECIPES
    Each names every place to touch, by tag; the rest follows from tables.
-     a family of known parts   tools/families.c: one row; tests/ref_families.py: one row
+     a family of known parts   tools/families_llama.c (or _gpt, _moe): one row; its test is a row of tests/ref_families.py
      an activation             [A3] enum value; [B5] its name in tfm__enums; [C] one function, its case in FN(act) and in FN(glu)
      a norm                    [A4] enum value; [B5] its name, tfm__check_block; [A3] one kernel pointer; [C] the function and
                                its place in FN(kernels); [B9] tfm__norm_rows

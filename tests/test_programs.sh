@@ -89,6 +89,12 @@ run 1 minimal
 expect "minimal without arguments shows no usage" grep -q usage "$ERR"
 done_with "examples"
 
+run 0 tfm-convert --families
+sed -n '/^| family |/,/^$/p' README.md | sed '$d' > "$WORK/families.md"
+expect "the README's table of families is not what tfm-convert --families prints" cmp -s "$OUT" "$WORK/families.md"
+fails 2 "stands alone" tfm-convert --families examples/models/stories
+done_with "table of families"
+
 # ---- with the model --------------------------------------------------------------------------------------------------
 
 if [ ! -f "$MODEL" ]; then

@@ -276,9 +276,9 @@ static int read_members(checkpoint *c, const json *object, tfm_error *err) {
 }
 
 /* family_asks */
-static int is_true(const void *user, const char *key) {
+static int has_key(const void *user, const char *key) {
     const json *v = json_get(user, key);
-    return json_is(v, JSON_BOOL) && v->boolean;
+    return !json_is_null(v) && !(v->type == JSON_BOOL && !v->boolean);
 }
 
 /* A model with other towers keeps its language model's values in text_config, and few of them beside it. */
@@ -329,7 +329,7 @@ static int read_config(checkpoint *c, const source_dir *dir, tfm_error *err) {
     if (!code) code = refuse_quantized(text, err);
     if (!code)
         code = checkpoint_begin(c, FORM_HF, arena_strdup(c->mem, json_path(config, file, sizeof file)), model_type,
-                                is_true, text, err);
+                                has_key, text, err);
     if (!code) code = read_members(c, text, err);
     if (!code && text != config) code = read_wrapper(c, config, err);
     if (code) return code;

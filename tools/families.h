@@ -1,9 +1,9 @@
-/* families.h - what is known of model families, as data. The only place in the repository that knows their names.
+/* families.h - what is known of model families, as data. The files families_*.c alone know their names.
  *
- * A family is a row of `families`: how its checkpoints are recognised, which keys of their configuration mean what
- * (rules), and which tensors play which role (names), once for Hugging Face directories and once for GGUF. A family
- * may derive from another: its own rules and names come first, the rest is the other's. A new family of known parts is
- * a row there and the few rules and names that differ; see the end of families.c.
+ * A family is a row of one of those files: how its checkpoints are recognised, which keys of their configuration mean
+ * what (rules), and which tensors play which role (names), once for Hugging Face directories and once for GGUF. A
+ * family may derive from another: its own rules and names come first, the rest is the other's. A new family of known
+ * parts is one row with the few rules and names that differ; family_rows.h says how it is written.
  *
  * Rules put numbers into a value_set. describe.c makes a tfm_config of them, the same way for every family and source.
  */
@@ -148,7 +148,8 @@ typedef enum source_form { FORM_HF, FORM_GGUF, FORM_LLAMA2C, FORM_COUNT } source
 
 typedef struct form_tables {
     const char *names_of;           /* model_type or general.architecture values, separated by blanks. A word "KEY=" in
-                                       front: the row is meant only where the configuration has KEY true */
+                                       front: the row is meant only where the configuration has KEY, not false or
+                                       null, and goes before rows without such a word */
     const rule *rules;
     const name_row *names;
     const char *const *prefixes;    /* what '@' may stand for */
@@ -158,16 +159,19 @@ typedef struct form_tables {
 
 typedef struct family {
     const char *name;
-    const struct family *base;
+    const char *title;              /* as people call it, for lists; NULL: only a base of others */
+    const char *base;               /* the name of the family it derives from; NULL: of none */
     form_tables form[FORM_COUNT];
 } family;
 
-/* Whether a key of the configuration is true. */
+/* Whether the configuration has a key, not false or null. */
 typedef int family_asks(const void *user, const char *key);
 /* The family of a model_type (or GGUF architecture); NULL: unknown. */
 const family *family_find(source_form form, const char *name, family_asks *ask, const void *user);
 /* "gemma, gemma2, ..." for messages. */
 const char *family_list(source_form form, char *buf, size_t size);
+/* The i-th family of all tables; NULL past the end. */
+const family *family_at(int i);
 
 /* The i-th rule for a key of the most derived table that has it (a key may set several values); NULL past the end. */
 const rule *family_rule(const family *f, source_form form, const char *key, int i);

@@ -5,11 +5,12 @@
 #include <string.h>
 
 #include "convert.h"
+#include "families.h"
 
 enum { MAX_ALLOWED = 32 };
 
 static const char *const type_names[] = {"source", "f32", "f16", "bf16", "q8_0", NULL};
-static int type, vocab_only;
+static int type, vocab_only, list_families;
 static const char *tokenizer_path, *allowed;
 
 static const cli_option option_rows[] = {
@@ -18,13 +19,15 @@ static const cli_option option_rows[] = {
     CLI_STRING(0, "tokenizer", "FILE", &tokenizer_path, "the checkpoint's own; tokenizer.bin beside a llama2.c model",
                "tokenizer.json, tokenizer.model, tokenizer.bin or a GGUF to take the tokenizer from", NULL),
     CLI_STRING(0, "allow-unknown", "KEY,...", &allowed, "", "keys of the configuration that may be ignored", NULL),
+    CLI_FLAG(0, "families", &list_families, "print the table of known families, as the README has it, and stop"),
     CLI_END
 };
 static const char *const arg_names[] = {"SRC", "OUT.tfm"};
 static const cli command_line = {
-    "tfm-convert", "[--type T] [--vocab-only] [--tokenizer FILE] SRC OUT.tfm",
+    "tfm-convert", "[--type T] [--vocab-only] [--tokenizer FILE] SRC OUT.tfm\n"
+    "       tfm-convert --families",
     "SRC: a Hugging Face directory (config.json, safetensors, tokenizer files), a GGUF file, or a llama2.c .bin.",
-    option_rows, 2, 2, arg_names
+    option_rows, 0, 2, arg_names
 };
 
 /* "a,b" -> keys; the text is cut in place. Returns their number, -1 if there are too many. */
@@ -38,6 +41,32 @@ static int split_keys(char *text, const char **keys) {
         at = comma;
     }
     return n;
+}
+
+/* "llama, mistral" for a table: the names of a family in one kind of source, without the words "KEY=". */
+static void print_names(const char *names) {
+    const char *start = names && strchr(names, '=') ? strchr(names, ' ') + 1 : names;
+    printf(" | ");
+    for (const char *at = start; at && *at; at++) {
+        if (at == start) putchar('`');
+        if (*at == ' ') printf("`, `");
+        else putchar(*at);
+    }
+    if (start && *start) putchar('`');
+}
+
+/* The families as a table in Markdown: title, model_type, general.architecture. */
+static int print_families(void) {
+    const family *f;
+    printf("| family | `model_type` | GGUF architecture |\n|---|---|---|\n");
+    for (int i = 0; (f = family_at(i)) != NULL; i++) {
+        if (!f->title) continue;
+        printf("| %s", f->title);
+        print_names(f->form[FORM_HF].names_of);
+        print_names(f->form[FORM_GGUF].names_of);
+        printf(" |\n");
+    }
+    return 0;
 }
 
 static void on_progress(void *user, uint64_t done, uint64_t total) { progress_update(user, done, total); }
@@ -102,9 +131,12 @@ int main(int argc, char **argv) {
     arena mem = {NULL, 0, 0, 0};
     tfm_error err;
     convert_options o;
+    int n_args;
     program_start(&argc, &argv);
-    int status = cli_parse(&command_line, argc, argv, args, NULL);
+    int status = cli_parse(&command_line, argc, argv, args, &n_args);
     if (status != CLI_GO_ON) return program_end(status);
+    if (list_families) return n_args ? cli_wrong(&command_line, "--families stands alone") : program_end(print_families());
+    if (n_args < 2) return cli_wrong(&command_line, "missing argument %s", arg_names[n_args]);
     memset(&o, 0, sizeof o);
     o.type = convert_type(type_names[type]);
     o.vocab_only = vocab_only;
