@@ -286,6 +286,15 @@ expect "not one line" test "$(wc -l < "$OUT")" -eq 1
 run 0 tfm-bench "$MODEL" -p 4 -n 0 -r 1
 fails 2 "nothing" tfm-bench "$MODEL" -p 0 -n 0
 fails 2 "no room" tfm-bench "$MODEL" -p 20 -n 1 -c 10
+run 0 tfm-bench "$MODEL" -p 4 -n 2 -r 2 -d 0,8,24 --json --svg "$WORK/depth.svg"
+expect "three depths" test "$(tr ',' '\n' < "$OUT" | grep -c '"depth": ')" -eq 3
+expect "the bound falls with the depth" awk -F'"bound_tokens_per_s": ' '{ exit !($2 + 0 > $3 + 0 && $3 + 0 > $4 + 0) }' "$OUT"
+expect "a picture" grep -q '^</svg>$' "$WORK/depth.svg"
+expect "a mark for each depth of each panel" test "$(grep -c '<circle' "$WORK/depth.svg")" -eq 6
+fails 2 "rise" tfm-bench "$MODEL" -d 8,8
+fails 2 "not a list" tfm-bench "$MODEL" -d 8,x
+fails 2 "no room" tfm-bench "$MODEL" -d 8 -p 4 -n 4 -c 10
+fails 1 "the model itself" tfm-bench "$MODEL" -p 1 -n 1 -r 1 --svg "$MODEL"
 done_with "tfm-bench"
 
 run 0 minimal "$MODEL" "$PROMPT"

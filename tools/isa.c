@@ -5,7 +5,7 @@
 
 #include "os.h"
 
-/* Whether a product of 16 tokens comes out of one instruction set as it does of another; both or none may be missing. */
+/* Whether a product of 16 tokens comes out of two instruction sets alike; arg: the two. */
 static int same_product(void *arg)
 {
     enum { ROWS = 16, COLS = 32, N = 16, ROOM = 4096 };
