@@ -209,7 +209,8 @@ typedef struct tfm_parallel {
 /* Element types; numbers and names are those of GGUF. Blocks: see [B3]. */
 enum {
     TFM_F32 = 0, TFM_F16 = 1, TFM_Q4_0 = 2, TFM_Q4_1 = 3, TFM_Q5_0 = 6, TFM_Q5_1 = 7, TFM_Q8_0 = 8,
-    TFM_Q2_K = 10, TFM_Q3_K = 11, TFM_Q4_K = 12, TFM_Q5_K = 13, TFM_Q6_K = 14, TFM_BF16 = 30
+    TFM_Q2_K = 10, TFM_Q3_K = 11, TFM_Q4_K = 12, TFM_Q5_K = 13, TFM_Q6_K = 14, TFM_IQ4_NL = 20, TFM_IQ4_XS = 23,
+    TFM_BF16 = 30, TFM_MXFP4 = 39
 };
 
 /* What a type is: name "Q4_K"; block = inputs per block of the source format (1 for floats, 32 or 256);
@@ -950,11 +951,12 @@ static uint64_t tfm__get64(tfm__cursor *c) { const uint8_t *p = tfm__take(c, 8);
      1 bit   1 chunk    group g at bit g
    A block of 256 inputs is 8 units in a row.
 
-   Scales of one block: 16 f16 d (one a row); 16 f16 m or dmin if the type has one; then for each sub-block in order
-   16 bytes of integer scales and, for Q4_K and Q5_K, 16 bytes of integer minima (Q2_K: scale in the low nibble and
-   minimum in the high nibble of one byte, as in the source).
+   Scales of one block: 16 f16 d (one a row; MXFP4: 16 bytes e, d = 2^(e - 128)); 16 f16 m or dmin if the type has one;
+   then for each sub-block in order 16 bytes of integer scales and, for Q4_K and Q5_K, 16 bytes of integer minima (Q2_K:
+   scale in the low nibble and minimum in the high nibble of one byte, as in the source).
 
-   Values: q = code - zero (8-bit codes are signed bytes, zero 0), every operation rounded to float32:
+   Values: q = code - zero (8-bit codes are signed bytes, zero 0) or, for types with a book, book[code] - zero; every
+   operation rounded to float32:
      no sub-blocks  d * q            with m:    d * q + m
      sub-blocks     (d * scale) * q  with dmin: (d * scale) * q - dmin * minimum
    ================================================================================================================= */
@@ -972,11 +974,11 @@ static uint64_t tfm__get64(tfm__cursor *c) { const uint8_t *p = tfm__take(c, 8);
 /* Indices into tfm__formats. */
 enum {
     TFM__F32, TFM__F16, TFM__BF16, TFM__Q8_0, TFM__Q4_0, TFM__Q4_1, TFM__Q5_0, TFM__Q5_1,
-    TFM__Q2_K, TFM__Q3_K, TFM__Q4_K, TFM__Q5_K, TFM__Q6_K, TFM__N_FORMATS
+    TFM__Q2_K, TFM__Q3_K, TFM__Q4_K, TFM__Q5_K, TFM__Q6_K, TFM__IQ4_NL, TFM__IQ4_XS, TFM__MXFP4, TFM__N_FORMATS
 };
 
 /* How integer scales are stored in a source block. */
-enum { TFM__SC_NONE, TFM__SC_NIBBLES, TFM__SC_SIGNED6, TFM__SC_SIX_SIX, TFM__SC_INT8 };
+enum { TFM__SC_NONE, TFM__SC_NIBBLES, TFM__SC_SIGNED6, TFM__SC_SIX_SIX, TFM__SC_INT8, TFM__SC_SPLIT6, TFM__SC_E8M0 };
 
 /* One field of the codes of a source block: `bits` wide; runs of `span` bytes hold span * 8 / bits elements, the first
    `span` of them at bit 0, the next at bit `bits`, ... */
@@ -985,7 +987,9 @@ typedef struct tfm__plane { int16_t offset; int8_t bits, span; } tfm__plane;
 typedef struct tfm__format {
     tfm_type_info info;
     int8_t bits;          /* of a code: 8, 6, 5, 4, 3, 2; 0 for floats */
-    int8_t zero;          /* q = code - zero */
+    int8_t wide;          /* bits of what a kernel multiplies: of a code or of an entry of the book; 8: signed */
+    int8_t book;          /* of tfm__books; 0: none */
+    int8_t zero;          /* q = code - zero or book[code] - zero */
     int8_t sub;           /* inputs under one integer scale, 0 if there is none */
     int8_t min;           /* 0 no minimum, 1 m per block, 2 dmin per block and integer minima */
     int8_t scale_kind;
@@ -993,21 +997,31 @@ typedef struct tfm__format {
     tfm__plane low, high;
 } tfm__format;
 
+/* Books of codes; the last is twice the values of E2M1 + 12. */
+static const int8_t tfm__books[3][16] = {
+    { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 },
+    { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 },
+    { 12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0 }
+};
+
 static const tfm__format tfm__formats[TFM__N_FORMATS] = {
-    /* type  name  block bytes         bits zero sub min  scales             d    m   sc   low            high */
-    { { TFM_F32, "F32", 1, 4 },         0,  0,  0, 0, TFM__SC_NONE,          0,   0,  0, { 0, 0, 0 },   { 0, 0, 0 } },
-    { { TFM_F16, "F16", 1, 2 },         0,  0,  0, 0, TFM__SC_NONE,          0,   0,  0, { 0, 0, 0 },   { 0, 0, 0 } },
-    { { TFM_BF16, "BF16", 1, 2 },       0,  0,  0, 0, TFM__SC_NONE,          0,   0,  0, { 0, 0, 0 },   { 0, 0, 0 } },
-    { { TFM_Q8_0, "Q8_0", 32, 34 },     8,  0,  0, 0, TFM__SC_NONE,          0,   0,  0, { 2, 8, 32 },  { 0, 0, 0 } },
-    { { TFM_Q4_0, "Q4_0", 32, 18 },     4,  8,  0, 0, TFM__SC_NONE,          0,   0,  0, { 2, 4, 16 },  { 0, 0, 0 } },
-    { { TFM_Q4_1, "Q4_1", 32, 20 },     4,  0,  0, 1, TFM__SC_NONE,          0,   2,  0, { 4, 4, 16 },  { 0, 0, 0 } },
-    { { TFM_Q5_0, "Q5_0", 32, 22 },     5, 16,  0, 0, TFM__SC_NONE,          0,   0,  0, { 6, 4, 16 },  { 2, 1, 1 } },
-    { { TFM_Q5_1, "Q5_1", 32, 24 },     5,  0,  0, 1, TFM__SC_NONE,          0,   2,  0, { 8, 4, 16 },  { 4, 1, 1 } },
-    { { TFM_Q2_K, "Q2_K", 256, 84 },    2,  0, 16, 2, TFM__SC_NIBBLES,      80,  82,  0, { 16, 2, 32 }, { 0, 0, 0 } },
-    { { TFM_Q3_K, "Q3_K", 256, 110 },   3,  4, 16, 0, TFM__SC_SIGNED6,     108,   0, 96, { 32, 2, 32 }, { 0, 1, 32 } },
-    { { TFM_Q4_K, "Q4_K", 256, 144 },   4,  0, 32, 2, TFM__SC_SIX_SIX,       0,   2,  4, { 16, 4, 32 }, { 0, 0, 0 } },
-    { { TFM_Q5_K, "Q5_K", 256, 176 },   5,  0, 32, 2, TFM__SC_SIX_SIX,       0,   2,  4, { 48, 4, 32 }, { 16, 1, 32 } },
-    { { TFM_Q6_K, "Q6_K", 256, 210 },   6, 32, 16, 0, TFM__SC_INT8,        208,   0, 192, { 0, 4, 64 }, { 128, 2, 32 } }
+    /* type  name  block bytes  bits wide book zero sub min  scales    d   m   sc  low            high */
+    { { TFM_F32, "F32", 1, 4 },       0, 0, 0,  0,  0, 0, TFM__SC_NONE,      0,  0,   0, { 0, 0, 0 },   { 0, 0, 0 } },
+    { { TFM_F16, "F16", 1, 2 },       0, 0, 0,  0,  0, 0, TFM__SC_NONE,      0,  0,   0, { 0, 0, 0 },   { 0, 0, 0 } },
+    { { TFM_BF16, "BF16", 1, 2 },     0, 0, 0,  0,  0, 0, TFM__SC_NONE,      0,  0,   0, { 0, 0, 0 },   { 0, 0, 0 } },
+    { { TFM_Q8_0, "Q8_0", 32, 34 },   8, 8, 0,  0,  0, 0, TFM__SC_NONE,      0,  0,   0, { 2, 8, 32 },  { 0, 0, 0 } },
+    { { TFM_Q4_0, "Q4_0", 32, 18 },   4, 4, 0,  8,  0, 0, TFM__SC_NONE,      0,  0,   0, { 2, 4, 16 },  { 0, 0, 0 } },
+    { { TFM_Q4_1, "Q4_1", 32, 20 },   4, 4, 0,  0,  0, 1, TFM__SC_NONE,      0,  2,   0, { 4, 4, 16 },  { 0, 0, 0 } },
+    { { TFM_Q5_0, "Q5_0", 32, 22 },   5, 5, 0, 16,  0, 0, TFM__SC_NONE,      0,  0,   0, { 6, 4, 16 },  { 2, 1, 1 } },
+    { { TFM_Q5_1, "Q5_1", 32, 24 },   5, 5, 0,  0,  0, 1, TFM__SC_NONE,      0,  2,   0, { 8, 4, 16 },  { 4, 1, 1 } },
+    { { TFM_Q2_K, "Q2_K", 256, 84 },  2, 2, 0,  0, 16, 2, TFM__SC_NIBBLES,  80, 82,   0, { 16, 2, 32 }, { 0, 0, 0 } },
+    { { TFM_Q3_K, "Q3_K", 256, 110 }, 3, 3, 0,  4, 16, 0, TFM__SC_SIGNED6, 108,  0,  96, { 32, 2, 32 }, { 0, 1, 32 } },
+    { { TFM_Q4_K, "Q4_K", 256, 144 }, 4, 4, 0,  0, 32, 2, TFM__SC_SIX_SIX,   0,  2,   4, { 16, 4, 32 }, { 0, 0, 0 } },
+    { { TFM_Q5_K, "Q5_K", 256, 176 }, 5, 5, 0,  0, 32, 2, TFM__SC_SIX_SIX,   0,  2,   4, { 48, 4, 32 }, { 16, 1, 32 } },
+    { { TFM_Q6_K, "Q6_K", 256, 210 }, 6, 6, 0, 32, 16, 0, TFM__SC_INT8,    208, 0, 192, { 0, 4, 64 },  { 128, 2, 32 } },
+    { { TFM_IQ4_NL, "IQ4_NL", 32, 18 }, 4, 8, 1, 0,  0, 0, TFM__SC_NONE,      0,  0,   0, { 2, 4, 16 }, { 0, 0, 0 } },
+    { { TFM_IQ4_XS, "IQ4_XS", 256, 136 }, 4, 8, 1, 0, 32, 0, TFM__SC_SPLIT6,  0,  0,   2, { 8, 4, 16 }, { 0, 0, 0 } },
+    { { TFM_MXFP4, "MXFP4", 32, 17 }, 4, 5, 2, 12,  0, 0, TFM__SC_E8M0,      0,  0,   0, { 1, 4, 16 },  { 0, 0, 0 } }
 };
 
 static const tfm__format *tfm__format_of(int32_t type) {
@@ -1039,6 +1053,7 @@ TFM_API const tfm_type_info *tfm_type_find(const char *name) {
 TFM__INLINE int tfm__code_bytes(const tfm__format *f) { return 2 * f->bits * f->info.block; }
 TFM__INLINE int tfm__sub_bytes(const tfm__format *f) { return f->scale_kind == TFM__SC_SIX_SIX ? 32 : 16; }
 TFM__INLINE int tfm__scale_bytes(const tfm__format *f) {
+    if (f->scale_kind == TFM__SC_E8M0) return 16;
     return (f->min ? 64 : 32) + (f->sub ? f->info.block / f->sub * tfm__sub_bytes(f) : 0);
 }
 
@@ -1123,7 +1138,7 @@ static void tfm__float_put(void *data, int32_t type, size_t i, float x) {
 
 typedef struct tfm__block {
     uint8_t code[256];
-    uint16_t d, m; /* f16 bits; m is m or dmin */
+    uint16_t d, m; /* f16 bits, but for MXFP4 the exponent; m is m or dmin */
     int8_t scale[16];
     uint8_t minimum[16];
 } tfm__block;
@@ -1153,6 +1168,9 @@ static void tfm__read_scales(tfm__block *out, int kind, const uint8_t *s) {
             out->minimum[i] = (uint8_t)(s[i + 4] & 63);
             out->scale[i + 4] = (int8_t)((s[i + 8] & 15) | (s[i] >> 6) << 4);
             out->minimum[i + 4] = (uint8_t)(s[i + 8] >> 4 | (s[i + 4] >> 6) << 4);
+        } else if (kind == TFM__SC_SPLIT6 && i < 8) { /* upper two bits in bytes 0..1, low nibbles in bytes 2..5 */
+            int low = s[2 + i / 2] >> 4 * (i % 2) & 15, high = s[i / 4] >> 2 * (i % 4) & 3;
+            out->scale[i] = (int8_t)((low | high << 4) - 32);
         }
     }
 }
@@ -1161,7 +1179,7 @@ static void tfm__read_scales(tfm__block *out, int kind, const uint8_t *s) {
 static void tfm__read_source(tfm__block *out, const tfm__format *f, const uint8_t *src) {
     const int n = f->info.block;
     memset(out, 0, sizeof *out);
-    out->d = tfm__le16(src + f->d_at);
+    out->d = f->scale_kind == TFM__SC_E8M0 ? src[f->d_at] : tfm__le16(src + f->d_at);
     if (f->min) out->m = tfm__le16(src + f->m_at);
     tfm__read_plane(out->code, n, src, f->low, 0);
     if (f->high.bits) tfm__read_plane(out->code, n, src, f->high, f->low.bits);
@@ -1187,11 +1205,16 @@ static void tfm__quantize_q8_0(tfm__block *out, const float *x) {
     }
 }
 
+/* 2^(e - 128), the lowest two subnormal */
+static float tfm__e8m0_to_f32(uint32_t e) { return tfm__bits_f32(e < 2 ? 0x00200000u << e : (e - 1) << 23); }
+
 /* Values of a block: the specification of dequantisation. */
 static void tfm__block_values(float *out, const tfm__format *f, const tfm__block *b) {
-    const float d = tfm__f16_to_f32(b->d), m = tfm__f16_to_f32(b->m);
+    const float d = f->scale_kind == TFM__SC_E8M0 ? tfm__e8m0_to_f32(b->d) : tfm__f16_to_f32(b->d);
+    const float m = tfm__f16_to_f32(b->m);
     for (int i = 0; i < f->info.block; i++) {
-        float q = (float)(f->bits == 8 ? (int)(int8_t)b->code[i] : (int)b->code[i] - f->zero);
+        const int code = f->bits == 8 ? (int)(int8_t)b->code[i] : (int)b->code[i];
+        float q = (float)((f->book ? (int)tfm__books[f->book][code] : code) - f->zero);
         float scale = f->sub ? d * (float)b->scale[i / f->sub] : d;
         float v = scale * q;
         if (f->min == 1) v = v + m;
@@ -1244,7 +1267,8 @@ static void tfm__write_tile(uint8_t *strip, const tfm__format *f, int64_t blocks
         tfm__tile_put(unit, row, in->code + 32 * u, f->low.bits, 0);
         if (f->high.bits) tfm__tile_put(unit + 64 * f->low.bits, row, in->code + 32 * u, f->high.bits, f->low.bits);
     }
-    memcpy(scales + 2 * row, &in->d, 2);
+    if (f->scale_kind == TFM__SC_E8M0) scales[row] = (uint8_t)in->d;
+    else memcpy(scales + 2 * row, &in->d, 2);
     if (f->min) memcpy(scales + 32 + 2 * row, &in->m, 2);
     scales += (f->min ? 64 : 32) + row;
     for (int s = 0; f->sub && s < f->info.block / f->sub; s++, scales += tfm__sub_bytes(f)) {
@@ -1263,7 +1287,8 @@ static void tfm__read_tile(tfm__block *out, const tfm__format *f, const uint8_t 
         tfm__tile_get(out->code + 32 * u, unit, row, f->low.bits, 0);
         if (f->high.bits) tfm__tile_get(out->code + 32 * u, unit + 64 * f->low.bits, row, f->high.bits, f->low.bits);
     }
-    memcpy(&out->d, scales + 2 * row, 2);
+    if (f->scale_kind == TFM__SC_E8M0) out->d = scales[row];
+    else memcpy(&out->d, scales + 2 * row, 2);
     if (f->min) memcpy(&out->m, scales + 32 + 2 * row, 2);
     scales += (f->min ? 64 : 32) + row;
     for (int s = 0; f->sub && s < f->info.block / f->sub; s++, scales += tfm__sub_bytes(f)) {
@@ -6370,6 +6395,10 @@ TFM__BODY VB FN(merge)(VB low, VB a, int shift, int mask, int up) { /* low | ((b
     return low;
 }
 TFM__BODY VB FN(flip)(VB a) { for (int i = 0; i < 64; i++) a.v[i] ^= 0x80; return a; }
+TFM__BODY VB FN(lookup)(const int8_t *book, VB a) { /* book[16] at each byte, all below 16 */
+    for (int i = 0; i < 64; i++) a.v[i] = (uint8_t)book[a.v[i]];
+    return a;
+}
 /* unsigned byte j of each lane */
 TFM__BODY VI FN(byte)(VB a, int j) { VI r; TFM__LANES r.v[i] = a.v[4 * i + j]; return r; }
 /* acc + the products of n groups of 4 codes of `bits` bits (8: signed) with 4n signed activations */
@@ -6557,6 +6586,10 @@ TFM__BODY VB FN(flip)(VB a) {
     __m256i h = _mm256_set1_epi8((char)-128);
     return FN(i2)(_mm256_xor_si256(a.a, h), _mm256_xor_si256(a.b, h));
 }
+TFM__BODY VB FN(lookup)(const int8_t *book, VB a) {
+    const __m256i t = _mm256_broadcastsi128_si256(FN(load16)(book));
+    return FN(i2)(_mm256_shuffle_epi8(t, a.a), _mm256_shuffle_epi8(t, a.b));
+}
 TFM__BODY VI FN(byte)(VB a, int j) {
     __m256i m = _mm256_set1_epi32(255);
     return FN(i2)(_mm256_and_si256(_mm256_srl_epi32(a.a, FN(count)(8 * j)), m),
@@ -6736,6 +6769,9 @@ TFM__BODY VB FN(merge)(VB low, VB a, int shift, int mask, int up) {
     return _mm512_or_si512(low, FN(field)(a, shift - up, mask << up));
 }
 TFM__BODY VB FN(flip)(VB a) { return _mm512_xor_si512(a, _mm512_set1_epi8((char)-128)); }
+TFM__BODY VB FN(lookup)(const int8_t *book, VB a) {
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)(const void *)book)), a);
+}
 TFM__BODY VI FN(byte)(VB a, int j) {
     return _mm512_and_si512(_mm512_srl_epi32(a, FN(count)(8 * j)), _mm512_set1_epi32(255));
 }
@@ -6907,6 +6943,11 @@ TFM__BODY VB FN(merge)(VB low, VB a, int shift, int mask, int up) {
     return low;
 }
 TFM__BODY VB FN(flip)(VB a) { TFM__QUADS a.v[i] = veorq_u8(a.v[i], vdupq_n_u8(0x80)); return a; }
+TFM__BODY VB FN(lookup)(const int8_t *book, VB a) {
+    const uint8x16_t t = vreinterpretq_u8_s8(vld1q_s8(book));
+    TFM__QUADS a.v[i] = vqtbl1q_u8(t, a.v[i]);
+    return a;
+}
 TFM__BODY VI FN(byte)(VB a, int j) {
     VI r;
     TFM__QUADS {
@@ -7100,6 +7141,11 @@ TFM__BODY VB FN(merge)(VB low, VB a, int shift, int mask, int up) {
     return low;
 }
 TFM__BODY VB FN(flip)(VB a) { TFM__QUADS a.v[i] = wasm_v128_xor(a.v[i], wasm_i8x16_splat(-128)); return a; }
+TFM__BODY VB FN(lookup)(const int8_t *book, VB a) {
+    const v128_t t = wasm_v128_load(book);
+    TFM__QUADS a.v[i] = wasm_i8x16_swizzle(t, a.v[i]);
+    return a;
+}
 TFM__BODY VI FN(byte)(VB a, int j) {
     VI r;
     TFM__QUADS r.v[i] = wasm_v128_and(wasm_u32x4_shr(a.v[i], (uint32_t)(8 * j)), wasm_i32x4_splat(255));
@@ -7484,7 +7530,7 @@ static void FN(embed)(float *out, const tfm_tensor *w, int64_t row, float scale)
 
 /* --- block formats: one unit of 32 inputs x 16 rows --------------------------------------------------------------- */
 
-/* The codes of a unit as 8 groups; 8-bit codes stay signed. Layout: [B3]. */
+/* The codes of a unit, or the book's entries for them, as 8 groups; those of 8 bits are signed. Layout: [B3]. */
 TFM__BODY void FN(unpack)(const int fmt, const uint8_t *unit, VB *c) {
     const tfm__format *f = &tfm__formats[fmt];
     const int low = f->low.bits, high = f->high.bits;
@@ -7518,6 +7564,10 @@ TFM__BODY void FN(unpack)(const int fmt, const uint8_t *unit, VB *c) {
             c[g + 4] = FN(merge)(c[g + 4], h1, 2 * g, 3, low);
         }
     }
+    if (f->book) {
+        TFM__UNROLL
+        for (int g = 0; g < 8; g++) c[g] = FN(lookup)(tfm__books[f->book], c[g]);
+    }
 }
 
 /* What multiplies the codes of a unit. Sub-blocks of 16 use two entries, others one. */
@@ -7526,15 +7576,24 @@ typedef struct FN(scales) {
     VI sc[2], mn[2]; /* integer scales and minima */
 } FN(scales);
 
+/* 2^(e - 128): the exponent moved, but 0 and 1 are subnormal. */
+TFM__BODY VF FN(load_e8m0)(const uint8_t *p) {
+    const VI e = FN(load_u8)(p), one = FN(iset)(1);
+    const VI tiny = FN(shift_left)(FN(iadd)(FN(iand)(e, one), one), 21);
+    return FN(from_bits)(FN(imax)(FN(shift_left)(FN(isub)(e, one), 23), tiny));
+}
+
 /* `s` are the scales of the block, `u` is the unit in the block. */
 TFM__BODY FN(scales) FN(unit_scales)(const int fmt, const uint8_t *s, int u) {
     const tfm__format *f = &tfm__formats[fmt];
     FN(scales) r;
-    r.d = r.m = FN(load_f16)(s);
+    r.d = r.m = f->scale_kind == TFM__SC_E8M0 ? FN(load_e8m0)(s) : FN(load_f16)(s);
     r.sc[0] = r.sc[1] = r.mn[0] = r.mn[1] = FN(iset)(1);
     if (f->min) r.m = FN(load_f16)(s + 32);
     s += f->min ? 64 : 32;
-    if (f->sub == 32) {
+    if (f->sub == 32 && !f->min) {
+        r.sc[0] = FN(load_i8)(s + 16 * u);
+    } else if (f->sub == 32) {
         r.sc[0] = FN(load_u8)(s + 32 * u);
         r.mn[0] = r.mn[1] = FN(load_u8)(s + 32 * u + 16);
     } else if (f->sub == 16) {
@@ -7554,7 +7613,7 @@ TFM__BODY FN(scales) FN(unit_scales)(const int fmt, const uint8_t *s, int u) {
 TFM__BODY void FN(unit_values)(const int fmt, float *panel, const uint8_t *unit, const uint8_t *scales, int u) {
     const tfm__format *f = &tfm__formats[fmt];
     const FN(scales) s = FN(unit_scales)(fmt, scales, u);
-    const VI zero = FN(iset)(f->bits == 8 ? 128 : f->zero);
+    const VI zero = FN(iset)(f->wide == 8 ? 128 : f->zero);
     VB c[8];
     FN(unpack)(fmt, unit, c);
     for (int h = 0; h < 2; h++) {
@@ -7562,7 +7621,7 @@ TFM__BODY void FN(unit_values)(const int fmt, float *panel, const uint8_t *unit,
         const VF d = f->sub ? FN(mul)(s.d, FN(to_float)(s.sc[i])) : s.d;
         const VF m = f->min == 2 ? FN(mul)(s.m, FN(to_float)(s.mn[i])) : s.m;
         for (int g = 4 * h; g < 4 * h + 4; g++) {
-            const VB codes = f->bits == 8 ? FN(flip)(c[g]) : c[g];
+            const VB codes = f->wide == 8 ? FN(flip)(c[g]) : c[g];
             TFM__UNROLL
             for (int j = 0; j < 4; j++) {
                 VF v = FN(mul)(d, FN(to_float)(FN(isub)(FN(byte)(codes, j), zero)));
@@ -7598,7 +7657,7 @@ TFM__BODY VF FN(unit_add)(const int fmt, VF acc, VI a, VI b, const FN(scales) *s
 /* What the codes' zero adds to those sums; `zeros` is -zero twice. */
 TFM__BODY void FN(unit_zeros)(const int fmt, VI *a, VI *b, VI zeros, const int16_t *sums) {
     const tfm__format *f = &tfm__formats[fmt];
-    const int zero = f->bits == 8 ? 128 * TFM__FLIP : f->zero;
+    const int zero = f->wide == 8 ? 128 * TFM__FLIP : f->zero;
     const VI none = FN(iset)(0), low = FN(iand)(zeros, FN(iset)(0xffff));
     *a = *b = none;
     if (!zero) return;
@@ -7619,8 +7678,8 @@ TFM__BODY VF FN(unit_dot)(const int fmt, VF acc, const VB *c, const FN(scales) *
     const tfm__format *f = &tfm__formats[fmt];
     VI a, b;
     FN(unit_zeros)(fmt, &a, &b, zeros, sums);
-    a = FN(dot)(a, c, f->sub == 16 ? 4 : 8, x, f->bits);
-    if (f->sub == 16) b = FN(dot)(b, c + 4, 4, x + 16, f->bits);
+    a = FN(dot)(a, c, f->sub == 16 ? 4 : 8, x, f->wide);
+    if (f->sub == 16) b = FN(dot)(b, c + 4, 4, x + 16, f->wide);
     return FN(unit_add)(fmt, acc, a, b, s, mins, dx, sums);
 }
 
@@ -7628,7 +7687,7 @@ TFM__BODY VF FN(unit_dot)(const int fmt, VF acc, const VB *c, const FN(scales) *
 TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a, int64_t strip, int64_t t0) {
     const tfm__format *f = &tfm__formats[fmt];
     const int64_t cols = a->w->cols, blocks = cols / f->info.block;
-    const int units = f->info.block / 32, zero = f->bits == 8 ? 128 * TFM__FLIP : f->zero;
+    const int units = f->info.block / 32, zero = f->wide == 8 ? 128 * TFM__FLIP : f->zero;
     const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * tfm__strip_of(f, blocks);
     const uint8_t *scales = codes + tfm__scales_at(f, blocks, 0);
     const uint8_t *x = (const uint8_t *)a->x + (size_t)t0 * a->x_stride;
@@ -7641,7 +7700,7 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a
             VB c[8];
             FN(unpack)(fmt, codes, c);
             TFM__UNROLL
-            for (int g = 0; g < 8; g++) c[g] = f->bits == 8 && TFM__FLIP ? FN(flip)(c[g]) : c[g];
+            for (int g = 0; g < 8; g++) c[g] = f->wide == 8 && TFM__FLIP ? FN(flip)(c[g]) : c[g];
             const FN(scales) s = FN(unit_scales)(fmt, scales, u);
             const VI mins = FN(pairs)(s.mn[0], s.mn[1]);
             TFM__UNROLL
@@ -7776,11 +7835,14 @@ TFM__Q8_KERNEL(Q3_K)
 TFM__Q8_KERNEL(Q4_K)
 TFM__Q8_KERNEL(Q5_K)
 TFM__Q8_KERNEL(Q6_K)
+TFM__Q8_KERNEL(IQ4_NL)
+TFM__Q8_KERNEL(IQ4_XS)
+TFM__Q8_KERNEL(MXFP4)
 #undef TFM__Q8_KERNEL
 
 static const tfm__strips_fn FN(q8_kernels)[TFM__N_FORMATS] = {
     NULL, NULL, NULL, FN(q8_Q8_0), FN(q8_Q4_0), FN(q8_Q4_1), FN(q8_Q5_0), FN(q8_Q5_1),
-    FN(q8_Q2_K), FN(q8_Q3_K), FN(q8_Q4_K), FN(q8_Q5_K), FN(q8_Q6_K)
+    FN(q8_Q2_K), FN(q8_Q3_K), FN(q8_Q4_K), FN(q8_Q5_K), FN(q8_Q6_K), FN(q8_IQ4_NL), FN(q8_IQ4_XS), FN(q8_MXFP4)
 };
 
 /* --- matmul with float32 activations ------------------------------------------------------------------------------ */
@@ -7841,6 +7903,9 @@ static void FN(widen)(float *panel, const tfm_tensor *w, int64_t strip, int64_t 
     case TFM_Q4_K: FN(widen_blocks)(TFM__Q4_K, panel, p, w->cols, k0, nk); break;
     case TFM_Q5_K: FN(widen_blocks)(TFM__Q5_K, panel, p, w->cols, k0, nk); break;
     case TFM_Q6_K: FN(widen_blocks)(TFM__Q6_K, panel, p, w->cols, k0, nk); break;
+    case TFM_IQ4_NL: FN(widen_blocks)(TFM__IQ4_NL, panel, p, w->cols, k0, nk); break;
+    case TFM_IQ4_XS: FN(widen_blocks)(TFM__IQ4_XS, panel, p, w->cols, k0, nk); break;
+    case TFM_MXFP4: FN(widen_blocks)(TFM__MXFP4, panel, p, w->cols, k0, nk); break;
     default: break;
     }
 }
@@ -8198,6 +8263,7 @@ static const tfm_kernels FN(kernels) = {
 
 /* ====================================================================================================================
    [D] HISTORY AND LICENCE
+   next   types IQ4_NL, IQ4_XS and MXFP4
    0.1.0  first version: dense decoders; byte-level and SentencePiece BPE; scalar, AVX2, AVX-VNNI, AVX-512, NEON and
           WebAssembly passes, AMX by name
 

@@ -116,7 +116,7 @@ def rotary():
 def formats():
     """Blocks of hashed bytes (16-bit scales kept finite), 4 rows of 2 blocks: FNV-1a of all values and the first 8."""
     halves = {"Q8_0": [0], "Q4_0": [0], "Q5_0": [0], "Q4_1": [0, 2], "Q5_1": [0, 2], "Q2_K": [80, 82], "Q3_K": [108],
-              "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208]}
+              "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "IQ4_NL": [0], "IQ4_XS": [0], "MXFP4": []}
     print("static const struct { const char *type; unsigned long long hash; double first[8]; } ref_formats[] = {")
     for index, (name, offsets) in enumerate(halves.items()):
         kind = GGMLQuantizationType[name]
@@ -124,6 +124,9 @@ def formats():
         raw = (hashed(100 + index, 8 * size) & 255).astype(np.uint8).reshape(8, size)
         for o in offsets:
             raw[:, o + 1] &= 0xBF
+        if name == "MXFP4":
+            raw[:, 0] &= 0xBF
+            raw[:2, 0] = 0, 1  # the subnormal scales
         out = quants.dequantize(raw.reshape(4, 2 * size), kind).ravel()
         fnv = 0xCBF29CE484222325
         for byte in out.astype("<f4").tobytes():

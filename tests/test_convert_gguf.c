@@ -262,6 +262,23 @@ static void check_gguf_refused(const char *key, uint32_t value, const char *tens
     free(g);
 }
 
+/* A type that is not read is named, and what to use instead. */
+static void check_gguf_type_refused(unsigned char type, const char *error) {
+    gguf_builder *g = calloc(1, sizeof *g);
+    output o;
+    if (!g) exit(1);
+    gguf_keys(g, "llama", 1);
+    gguf_model(g, 1, 1, 0);
+    gguf_tensor_of(g, "output.weight", 3, 256, 0);
+    g->info[g->n_info - 12] = type; /* before the offset */
+    finish_gguf(g);
+    output_start(&o);
+    const int code = convert_bytes(&o, g->file, g->size);
+    check(code && strstr(o.err.msg, error), "expected \"%s\", got %d \"%s\"", error, code, code ? o.err.msg : "");
+    output_end(&o);
+    free(g);
+}
+
 void test_convert_gguf(void) {
     check_gguf_order("llama", 1);
     check_gguf_order("qwen2", 0);
@@ -272,6 +289,8 @@ void test_convert_gguf(void) {
     check_gguf_refused("llama.expert_count", 4, NULL, "llama.expert_count");
     check_gguf_refused("llama.expert_count", 0, NULL, NULL);
     check_gguf_refused("other.key", 4, NULL, NULL);
+    check_gguf_type_refused(21, "output.weight has type IQ3_S, which is not supported; the nearest that is: Q3_K");
+    check_gguf_type_refused(35, "type TQ2_0, which is not supported; the nearest that is: Q2_K");
     check_gguf_refused("split.count", 3, NULL, "split");
     check_gguf_refused("llama.vocab_size", 4, NULL, "vocab_size is 4");
     check_gguf_refused("llama.rope.dimension_count", 1 << 20, NULL, "rope_dims");

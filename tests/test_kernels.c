@@ -89,7 +89,8 @@ typedef struct source { int32_t type; int halves[2]; } source;
 static const source sources[] = {
     { TFM_Q8_0, { 0, -1 } }, { TFM_Q4_0, { 0, -1 } }, { TFM_Q5_0, { 0, -1 } }, { TFM_Q4_1, { 0, 2 } },
     { TFM_Q5_1, { 0, 2 } }, { TFM_Q2_K, { 80, 82 } }, { TFM_Q3_K, { 108, -1 } }, { TFM_Q4_K, { 0, 2 } },
-    { TFM_Q5_K, { 0, 2 } }, { TFM_Q6_K, { 208, -1 } }
+    { TFM_Q5_K, { 0, 2 } }, { TFM_Q6_K, { 208, -1 } }, { TFM_IQ4_NL, { 0, -1 } }, { TFM_IQ4_XS, { 0, -1 } },
+    { TFM_MXFP4, { -1, -1 } }
 };
 
 /* n source blocks of hashed bytes. */
@@ -99,6 +100,7 @@ static uint8_t *hashed_blocks(const source *s, uint32_t seed, int64_t n) {
     for (int64_t i = 0; i < n * info->block_bytes; i++) p[i] = (uint8_t)(hashed(seed, (uint32_t)i) & 255);
     for (int64_t b = 0; b < n; b++) {
         for (int h = 0; h < 2; h++) if (s->halves[h] >= 0) p[b * info->block_bytes + s->halves[h] + 1] &= 0xbf;
+        if (s->type == TFM_MXFP4) p[b * 17] = (uint8_t)(b < 2 ? b : p[b * 17] & 0xbf); /* the subnormal ones first */
     }
     return p;
 }
@@ -146,6 +148,7 @@ static void test_format_sizes(void) {
         check(tfm_type_find(info->name) == info, "%s by name", info->name);
     }
     check(tfm_type_find("q4_k") == tfm_type_get(TFM_Q4_K), "names of any case");
+    check(tfm_type_get(TFM_MXFP4)->block_bytes == 17 && tfm_strip_bytes(TFM_MXFP4, 96) == 832, "MXFP4 strips");
     check(!tfm_type_find("Q4") && !tfm_type_find("") && !tfm_type_get(5), "unknown types");
     check(tfm_tensor_bytes(TFM_F16, TFM_TILED, 17, 3) == 2 * 128, "F16 strips are padded to 64 bytes");
     check(tfm_tensor_bytes(TFM_F32, TFM_ROWS, 3, 5) == 60, "F32 rows");
@@ -223,6 +226,8 @@ static void six_bit_scales(block *b, const uint8_t *s) {
 }
 
 static void decode(block *b, int32_t type, const uint8_t *p) {
+    static const int iq4[16] = { -127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113 };
+    static const int e2m1[16] = { 0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12 };
     memset(b, 0, sizeof *b);
     const int five = type == TFM_Q5_0 || type == TFM_Q5_1, one = type == TFM_Q4_1 || type == TFM_Q5_1;
     for (int i = 0; i < 16; i++) b->scale[i] = 1;
@@ -261,6 +266,17 @@ static void decode(block *b, int32_t type, const uint8_t *p) {
             if (type == TFM_Q5_K) b->q[i] |= (p[16 + i % 32] >> i / 32 & 1) << 4;
         }
         break;
+    case TFM_IQ4_NL: for (int i = 0; i < 32; i++) b->q[i] = iq4[p[2 + i % 16] >> i / 16 * 4 & 15]; break;
+    case TFM_IQ4_XS:
+        for (int i = 0; i < 8; i++) {
+            b->scale[i] = ((p[4 + i / 2] >> i % 2 * 4 & 15) | ((p[2] | p[3] << 8) >> 2 * i & 3) << 4) - 32;
+        }
+        for (int i = 0; i < 256; i++) b->q[i] = iq4[p[8 + i / 32 * 16 + i % 16] >> i % 32 / 16 * 4 & 15];
+        break;
+    case TFM_MXFP4:
+        b->d = ldexpf(1.0f, p[0] - 128);
+        for (int i = 0; i < 32; i++) b->q[i] = e2m1[p[1 + i % 16] >> i / 16 * 4 & 15];
+        break;
     default: /* Q6_K */
         b->d = half_at(p + 208);
         for (int i = 0; i < 16; i++) b->scale[i] = (int8_t)p[192 + i];
@@ -285,7 +301,8 @@ static float literal_q8(int fused, int32_t type, const uint8_t *row, const uint8
     const int8_t *q = (const int8_t *)x;
     const float *d = (const float *)(const void *)(x + cols);
     const int k_type = info->block == 256, one = type == TFM_Q4_1 || type == TFM_Q5_1;
-    const int sub = type == TFM_Q4_K || type == TFM_Q5_K ? 32 : 16, minimum = type == TFM_Q2_K || sub == 32;
+    const int four_five = type == TFM_Q4_K || type == TFM_Q5_K, minimum = type == TFM_Q2_K || four_five;
+    const int sub = four_five || type == TFM_IQ4_XS ? 32 : 16;
     float acc = 0;
     block b;
     for (int64_t c = 0; c < cols; c += 32) {

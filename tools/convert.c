@@ -166,15 +166,20 @@ static const char *shape_text(const ckpt_tensor *t, char *buf, size_t size) {
     return buf;
 }
 
+static int refuse_type(const checkpoint *c, const ckpt_tensor *t, tfm_error *err) {
+    const ggml_type *type = c->form == FORM_GGUF ? ggml_type_by_name(t->type_name) : NULL;
+    return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: tensor %s has type %s, which is not supported%s%s", c->file, t->name,
+                     t->type_name, type && type->nearest ? "; the nearest that is: " : "",
+                     type && type->nearest ? type->nearest : "");
+}
+
 /* t must be [total][cols], [cols][total] if it is stored by columns, or, for a vector (cols 0), have total elements. */
 static int check_tensor(const checkpoint *c, const ckpt_tensor *t, int vector, const row_slice *s, int64_t cols,
                         tfm_error *err) {
     char shape[160];
     const int64_t rows = s->columns && !vector ? cols : s->total;
     if (s->columns && !vector) cols = s->total;
-    if (t->type < 0)
-        return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: tensor %s has type %s, which is not supported", c->file,
-                         t->name, t->type_name);
+    if (t->type < 0) return refuse_type(c, t, err);
     if (vector && tfm_type_get(t->type)->block != 1)
         return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: tensor %s is a vector of type %s", c->file, t->name,
                          t->type_name);

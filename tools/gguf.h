@@ -21,7 +21,8 @@ typedef struct ggml_type {
     uint32_t id;
     const char *name;
     uint32_t block_elements, block_bytes;
-    int supported; /* the converter can read it */
+    int supported;       /* the converter can read it */
+    const char *nearest; /* if not: the supported type that comes nearest, or NULL */
 } ggml_type;
 
 const ggml_type *ggml_type_by_id(uint32_t id);          /* NULL: unknown */
