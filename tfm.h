@@ -3,7 +3,7 @@
    Do this once, in one C or C++ file, to make the implementation:
        #define TFM_IMPLEMENTATION
        #include "tfm.h"
-   and include "tfm.h" anywhere else. Link with libm (-lm). No other library, no compiler flag, no build system.
+   and include "tfm.h" anywhere else. No library but libc (not even libm), no compiler flag, no build system.
 
    A complete program: it opens a converted model and goes on with a sentence, always taking the likeliest token.
 
@@ -550,8 +550,10 @@ typedef struct tfm_model_config {
     const tfm_allocator *allocator; /* NULL = malloc; copied */
 } tfm_model_config;
 
+#ifndef TFM_NO_STDIO
 /* Opens a .tfm file: mapped read-only on POSIX systems, read into memory elsewhere. cfg may be NULL. */
 TFM_API tfm_result tfm_model_open(const char *path, const tfm_model_config *cfg, tfm_model **out, tfm_error *err);
+#endif
 /* The same from memory (ROM, blob, fetched array): used in place, 64-byte aligned, must outlive the model. */
 TFM_API tfm_result tfm_model_from_memory(const void *file, size_t bytes, const tfm_model_config *cfg, tfm_model **out,
                                          tfm_error *err);
@@ -797,7 +799,6 @@ TFM_API int32_t tfm_argmax(const float *logits, int32_t n);
    ================================================================================================================= */
 
 #include <string.h>
-#include <math.h>
 #include <stdarg.h>
 #ifndef TFM_NO_MALLOC
 #include <stdlib.h>
@@ -915,6 +916,10 @@ static int tfm__add(size_t a, size_t b, size_t *out) {
 }
 static size_t tfm__align64(size_t n) { return (n + 63) & ~(size_t)63; }
 
+/* a / b and a % b of counts and positions of things in memory: in the width of an address, which every CPU divides. */
+TFM__INLINE int64_t tfm__quotient(int64_t a, int64_t b) { return (int64_t)((size_t)a / (size_t)b); }
+TFM__INLINE int64_t tfm__remainder(int64_t a, int64_t b) { return (int64_t)((size_t)a % (size_t)b); }
+
 /* The cursor: all parsing of untrusted bytes. Reading past the end sets `bad` and yields zeros; check once at the end. */
 typedef struct tfm__cursor { const uint8_t *data; size_t size, pos; int bad; } tfm__cursor;
 
@@ -933,6 +938,153 @@ static uint16_t tfm__get16(tfm__cursor *c) { const uint8_t *p = tfm__take(c, 2);
 static uint32_t tfm__get32(tfm__cursor *c) { const uint8_t *p = tfm__take(c, 4); return p ? tfm__le32(p) : 0; }
 static uint64_t tfm__get64(tfm__cursor *c) { const uint8_t *p = tfm__take(c, 8); return p ? tfm__le64(p) : 0; }
 
+/* --- elementary functions: no libm, so that every host gives the same bits ----------------------------------------- */
+
+static float tfm__bits_f32(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
+static uint32_t tfm__f32_bits(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
+
+#define TFM__INFINITY tfm__bits_f32(0x7f800000u)
+#define TFM__NAN tfm__bits_f32(0x7fc00000u)
+
+/* What is computed once, in double: relative errors below 2^-45. */
+
+/* ln x for normal x > 0: x = 2^e m with m around 1, ln m = 2 artanh((m - 1) / (m + 1)). Other x come back unchanged. */
+static double tfm__log(double x) {
+    uint64_t u;
+    memcpy(&u, &x, 8);
+    if (u >> 52 == 0 || u >> 52 >= 0x7ff) return x;
+    double e = (double)(int)(u >> 52) - 1023, m, t, s = 0;
+    u = (u & 0xfffffffffffffu) | 0x3ff0000000000000u;
+    memcpy(&m, &u, 8);
+    if (m > 1.4142135623730951) m *= 0.5, e += 1;
+    t = (m - 1) / (m + 1);
+    for (int k = 21; k > 0; k -= 2) s = s * (t * t) + 1.0 / k;
+    return e * 0.69314718055994531 + 2 * t * s;
+}
+
+/* x^y for normal x > 0: e^(y ln x) = 2^n e^r, e^r by its series. */
+static double tfm__pow(double x, double y) {
+    const double a = y * tfm__log(x);
+    if (!(a > -708 && a < 709)) return a < 0 ? 0.0 : (double)TFM__INFINITY;
+    const int n = (int)(a * 1.4426950408889634 + (a < 0 ? -0.5 : 0.5));
+    const double r = (a - n * 0.693147180369123816) - n * 1.90821492927058770e-10;
+    const uint64_t u = (uint64_t)(n + 1023) << 52;
+    double s = 1, scale;
+    for (int k = 14; k > 0; k--) s = s * r / k + 1;
+    memcpy(&scale, &u, 8);
+    return s * scale;
+}
+
+/* The largest integer not above x, |x| < 2^62. */
+static double tfm__floor(double x) {
+    const double whole = (double)(int64_t)x;
+    return whole > x ? whole - 1 : whole;
+}
+
+/* What is computed for every token: float32 and integers, since small CPUs have no double arithmetic. */
+
+/* The root as IEEE 754 asks for it: 25 binary digits, of which the last one rounds (it can never be half way). */
+static TFM__UNUSED float tfm__sqrt(float x) {
+    const uint32_t u = tfm__f32_bits(x), e = u >> 23;
+    uint32_t root = 0;
+    if (!(x > 0) || e == 255) return x < 0 ? TFM__NAN : x;
+    if (!e) return tfm__sqrt(x * 16777216.0f) * 0.000244140625f;
+    const uint64_t n = (uint64_t)((u & 0x7fffffu) | 0x800000u) << (e & 1 ? 25 : 26);
+    for (uint32_t bit = (uint32_t)1 << 24; bit; bit >>= 1) {
+        const uint64_t t = root | bit;
+        if (t * t <= n) root |= bit;
+    }
+    return tfm__bits_f32((((e + 125) >> 1) << 23) + ((root + 1) >> 1));
+}
+
+/* e^x - 1 within 2 ulp, and e^x within 1.5; x = n ln 2 + r, e^x = 2^n e^r. Below -87 (and for NaN) that of -87. */
+static float tfm__expm1(float x, float *e_x) {
+    if (!(x > -87.0f)) x = -87.0f;
+    if (x > 88.0f) x = 88.0f;
+    const int n = (int)(x * 1.44269504f + (x < 0 ? -0.5f : 0.5f));
+    const float k = (float)n, scale = tfm__bits_f32((uint32_t)(n + 127) << 23);
+    const float r = (x - k * 0.693359375f) - k * -0.00021219444f;
+    float p = 0.00139505998f;
+    p = p * r + 0.00836895406f;
+    p = p * r + 0.041666206f;
+    p = p * r + 0.166665182f;
+    p = p * r + 0.5f;
+    p = r * r * p + r;
+    *e_x = (p + 1.0f) * scale;
+    return p * scale + (scale - 1.0f);
+}
+
+/* ln(1 + x) within 2.5 ulp for 0 <= x < infinity, as tfm__log. */
+static float tfm__log1p(float x) {
+    float t = x / (x + 2.0f), e = 0.0f;
+    if (x > 0.41421356f) {
+        const uint32_t u = tfm__f32_bits(x + 1.0f);
+        float m = tfm__bits_f32((u & 0x7fffffu) | 0x3f800000u);
+        e = (float)((int)(u >> 23) - 127);
+        if (m > 1.4142135f) m *= 0.5f, e += 1.0f;
+        t = (m - 1.0f) / (m + 1.0f);
+    }
+    const float z = t * t, s = 0.33333334f + z * (0.2f + z * (0.14285715f + z * 0.11111111f));
+    return e * 0.69314718f + (2.0f * t + 2.0f * t * (z * s));
+}
+
+/* ln(1 + e^x) */
+static float tfm__softplus(float x) {
+    float e_x;
+    tfm__expm1(x < 0 ? x : -x, &e_x);
+    return (x > 0 ? x : 0.0f) + tfm__log1p(e_x);
+}
+
+/* Upper half of a product: a and b as fractions of 2^32. */
+static uint32_t tfm__mul_high(uint32_t a, uint32_t b) { return (uint32_t)((uint64_t)a * b >> 32); }
+
+/* An angle less the nearest multiple of pi / 2 (*quarters of it, modulo 4): its size is the fraction *size, whose top bit
+   is set, over 2^*shift; 1 if it is negative. |angle| from 0.5 to 2^40: 2 / pi in 96 bits, times 24. */
+static int tfm__reduce_angle(float angle, uint32_t *quarters, uint32_t *size, int *shift) {
+    const uint32_t u = tfm__f32_bits(angle), m = (u & 0x7fffffu) | 0x800000u;
+    const int down = 182 - (int)(u >> 23 & 255u); /* the product's bits below 2^-64 quarters */
+    const uint64_t mid = (uint64_t)m * 0x4e441529u, end = (uint64_t)m * 0xfc2757d1u, low = end + (mid << 32);
+    const uint64_t high = (uint64_t)m * 0xa2f9836eu + (mid >> 32) + (low < end);
+    uint64_t f = low >> down | high << (64 - down);
+    const int over = (int)(f >> 63); /* nearer to the next multiple */
+    *quarters = (uint32_t)(high >> down) + (uint32_t)over;
+    if (over) f = 0 - f;
+    for (*shift = 0; !(f >> 63) && *shift < 63; f <<= 1) ++*shift;
+    *size = tfm__mul_high((uint32_t)(f >> 32), 0xc90fdaa2u); /* pi / 4 */
+    --*shift;
+    if (!(*size >> 31)) *size <<= 1, ++*shift;
+    return over;
+}
+
+/* sin and cos within 0.55 ulp, |angle| < 2^40; above that, and for NaN, NaN. Fractions of 2^32, and z = r^2:
+   sin r = r - r z S(z), cos r = 1 - z/2 + z^2 C(z). */
+static void tfm__sin_cos(float angle, float *sin_out, float *cos_out) {
+    const uint32_t u = tfm__f32_bits(angle);
+    const int e = (int)(u >> 23 & 255u) - 126; /* |angle| < 2^e */
+    uint32_t quarters = 0, size = (u & 0x7fffffu) << 8 | 0x80000000u;
+    int shift = -e, negative = 0;
+    *sin_out = angle;
+    *cos_out = 1.0f;
+    if (e < -15) return;
+    if (e > 40) *sin_out = *cos_out = TFM__NAN;
+    if (e > 40) return;
+    if (e >= 0) negative = tfm__reduce_angle(angle, &quarters, &size, &shift);
+    const uint32_t z = shift < 16 ? tfm__mul_high(size, size) >> 2 * shift : 0;
+    uint32_t s = 11835u - tfm__mul_high(z, 106u), c = 106514u - tfm__mul_high(z, 1168u);
+    s = 852176u - tfm__mul_high(z, s);
+    s = 35791394u - tfm__mul_high(z, s);
+    s = 715827883u - tfm__mul_high(z, s);
+    s = size - tfm__mul_high(size, tfm__mul_high(z, s));
+    c = 5965230u - tfm__mul_high(z, c);
+    c = 178956970u - tfm__mul_high(z, c);
+    c = (z >> 1) - tfm__mul_high(z, tfm__mul_high(z, c));
+    float even = (float)s * tfm__bits_f32((uint32_t)(95 - shift) << 23); /* over 2^(32 + shift) */
+    float odd = c ? (float)(0 - c) * 2.3283064365386963e-10f : 1.0f;
+    if (negative) even = -even;
+    const float sine = quarters & 1 ? odd : even, cosine = quarters & 1 ? even : odd;
+    *sin_out = ((quarters & 2) != 0) != (u >> 31 != 0) ? -sine : sine;
+    *cos_out = (quarters + 1) & 2 ? -cosine : cosine;
+}
 
 /* ====================================================================================================================
    [B3] FORMATS: element types, their source blocks and their tiles
@@ -1087,9 +1239,6 @@ TFM_API size_t tfm_tensor_bytes(int32_t type, int32_t layout, int64_t rows, int6
 }
 
 /* --- float conversions: exact, or to the nearest, ties to even ---------------------------------------------------- */
-
-static float tfm__bits_f32(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
-static uint32_t tfm__f32_bits(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
 
 static float tfm__f16_to_f32(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = (h >> 10) & 31u, m = h & 0x3ffu;
@@ -2697,6 +2846,7 @@ typedef struct tfm__layout {
     uint64_t cache;    /* tfm__cache [n_layers] */
     uint64_t inv_freq; /* float [n_blocks][half], half = the widest block's rope_dims / 2 */
     uint64_t mscale;   /* float [n_blocks] */
+    uint64_t scale;    /* float [n_blocks]: of attention's scores */
     uint64_t cos, sin; /* float [n_blocks][n][half] */
     uint64_t x;        /* float [n][d_model]: the residual stream */
     uint64_t xn;       /* float [n][d_model]: normalised input of a sublayer */
@@ -2816,6 +2966,7 @@ static void tfm__session_carve(tfm__arena *a, const tfm_model *m, const tfm__pla
     TFM__PART(cache, (size_t)c->n_layers, sizeof(tfm__cache));
     TFM__ROWS(inv_freq, blocks, half);
     TFM__ROWS(mscale, blocks, 1);
+    TFM__ROWS(scale, blocks, 1);
     TFM__ROWS(cos, table_rows, half);
     TFM__ROWS(sin, table_rows, half);
     TFM__ROWS(x, n, d);
@@ -2893,6 +3044,15 @@ static int tfm__all_finite(const float *x, int64_t n) {
     return top < 0x7f800000u;
 }
 
+/* The scale of each block's scores, once a session: 1 / sqrt(head_dim) needs double arithmetic. */
+static void tfm__session_scales(tfm_session *s, const tfm_config *c) {
+    float *scale = tfm__floats(s, s->at.scale);
+    for (int i = 0; i < c->n_blocks; i++) {
+        const tfm_block *b = &c->blocks[i];
+        scale[i] = b->attn_scale > 0 ? b->attn_scale : (float)tfm__pow((double)b->head_dim, -0.5);
+    }
+}
+
 /* Frequencies of each block, once a session. */
 static tfm_result tfm__session_ropes(tfm_session *s, const tfm_model *m, tfm_error *err) {
     const tfm_config *c = &m->config.c;
@@ -2968,6 +3128,7 @@ TFM_API tfm_result tfm_session_init(const tfm_model *m, const tfm_session_config
     tfm__arena a = {(uint8_t *)mem, 0, 0};
     tfm__session_carve(&a, m, &p, &at);
     s->at = at;
+    tfm__session_scales(s, &m->config.c);
     if ((r = tfm__session_ropes(s, m, err)) != TFM_OK) return r;
     *out = s;
     return TFM_OK;
@@ -3266,7 +3427,7 @@ static void tfm__clamp(float *x, float most, int64_t n) {
 
 /* The factor on the query at a position: grows with the logarithm of how often the trained context fits before it. */
 static float tfm__temperature(const tfm_block *b, int64_t pos) {
-    return (float)(1.0 + (double)b->temperature * log(1.0 + (double)(pos / b->temperature_ctx)));
+    return 1.0f + b->temperature * tfm__log1p((float)tfm__quotient(pos, b->temperature_ctx));
 }
 
 /* Per token: clamp, QK-norm, RoPE, temperature, K and V into the cache. */
@@ -3352,7 +3513,7 @@ static void tfm__attend(const tfm__pass *p, float *y, const float *x) {
     job.a.pos = p->pos;
     job.a.length = cache->length;
     job.a.window = b->window;
-    job.a.scale = b->attn_scale > 0 ? b->attn_scale : (float)(1.0 / sqrt((double)b->head_dim));
+    job.a.scale = tfm__floats(s, s->at.scale)[b - p->c->blocks];
     job.a.softcap = b->attn_softcap;
     job.a.slopes_bf16 = b->alibi == TFM_ALIBI_BF16;
     job.a.slopes = b->alibi ? tfm__vector_of(p, TFM_ROLE_SLOPES) : NULL;
@@ -3368,10 +3529,11 @@ static void tfm__attend(const tfm__pass *p, float *y, const float *x) {
 /* xIELU, arXiv:2411.13010: ap x^2 + beta x above 0, an (exp(min(x, eps)) - 1 - x) + beta x below. */
 static void tfm__xielu(float *x, const float *params, int64_t n) {
     const float beta = params[2], eps = params[3];
-    const float ap = (float)log1p(exp((double)params[0])), an = beta + (float)log1p(exp((double)params[1]));
+    const float ap = tfm__softplus(params[0]), an = beta + tfm__softplus(params[1]);
     for (int64_t i = 0; i < n; i++) {
         const float v = x[i];
-        x[i] = (v > 0 ? ap * v * v : (expm1f(v < eps ? v : eps) - v) * an) + beta * v;
+        float e_v;
+        x[i] = (v > 0 ? ap * v * v : (tfm__expm1(v < eps ? v : eps, &e_v) - v) * an) + beta * v;
     }
 }
 
@@ -6195,7 +6357,7 @@ TFM_API void tfm_attention(const tfm_attention_args *a, int64_t item0, int64_t i
 /* theta^(2i/dims), the period of pair i over 2 pi, before any scaling */
 static float tfm__rope_period(double theta, int i, int dims) {
     const float exponent = (float)(2 * i) / (float)dims;
-    return (float)pow(theta, (double)exponent);
+    return (float)tfm__pow(theta, (double)exponent);
 }
 
 /* YaRN, arXiv:2309.00071: pairs that turn more than `high` times in the trained length are kept, those that turn fewer
@@ -6204,8 +6366,8 @@ static void tfm__rope_yarn(const tfm_rope_params *p, double theta, float *inv_fr
     const double turns[2] = { p->high > 0 ? (double)p->high : 32.0, p->low > 0 ? (double)p->low : 1.0 };
     double bound[2];
     for (int i = 0; i < 2; i++) {
-        bound[i] = p->dims * log(p->ctx_orig / (turns[i] * 6.283185307179586)) / (2 * log(theta));
-        if (!p->no_truncate) bound[i] = i ? ceil(bound[i]) : floor(bound[i]);
+        bound[i] = p->dims * tfm__log(p->ctx_orig / (turns[i] * 6.283185307179586)) / (2 * tfm__log(theta));
+        if (!p->no_truncate) bound[i] = i ? -tfm__floor(-bound[i]) : tfm__floor(bound[i]);
     }
     if (bound[0] < 0) bound[0] = 0;
     if (bound[1] > p->dims - 1) bound[1] = p->dims - 1;
@@ -6235,12 +6397,12 @@ static float tfm__rope_mscale(const tfm_rope_params *p) {
     const double s = (double)p->factor;
     if (p->scaling != TFM_ROPE_YARN && p->scaling != TFM_ROPE_LONG) return 1.0f;
     if (p->attn_factor != 0) return p->attn_factor;
-    if (p->scaling == TFM_ROPE_LONG) return (float)(s <= 1 ? 1.0 : sqrt(1 + log(s) / log((double)p->ctx_orig)));
+    if (p->scaling == TFM_ROPE_LONG) return (float)(s <= 1 ? 1.0 : tfm__pow(1 + tfm__log(s) / tfm__log((double)p->ctx_orig), 0.5));
     if (s <= 1) return 1.0f;
     if (p->mscale != 0 && p->mscale_all != 0) {
-        return (float)((0.1 * (double)p->mscale * log(s) + 1.0) / (0.1 * (double)p->mscale_all * log(s) + 1.0));
+        return (float)((0.1 * (double)p->mscale * tfm__log(s) + 1.0) / (0.1 * (double)p->mscale_all * tfm__log(s) + 1.0));
     }
-    return (float)(0.1 * log(s) + 1.0);
+    return (float)(0.1 * tfm__log(s) + 1.0);
 }
 
 TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *inv_freq, float *mscale) {
@@ -6250,7 +6412,7 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
     if (p->scaling == TFM_ROPE_DYNAMIC) {
         const double factor = (double)p->factor, max = (double)p->ctx_max;
         const double len = rope_len > p->ctx_max ? (double)rope_len : max;
-        theta *= pow(factor * len / max - (factor - 1), (double)p->dims / (p->dims - 2));
+        theta *= tfm__pow(factor * len / max - (factor - 1), (double)p->dims / (p->dims - 2));
     }
     if (p->scaling == TFM_ROPE_LONG && p->factors_long && rope_len > p->ctx_orig) factors = p->factors_long;
     for (int i = 0; i < pairs; i++) {
@@ -6339,6 +6501,7 @@ TFM__BODY VF FN(load_bf16)(const uint8_t *p) {
     return r;
 }
 TFM__BODY float FN(half)(uint16_t h) { return tfm__f16_to_f32(h); }
+TFM__BODY float FN(sqrt)(float x) { return tfm__sqrt(x); }
 TFM__BODY VF FN(add)(VF a, VF b) { TFM__LANES a.v[i] += b.v[i]; return a; }
 TFM__BODY VF FN(sub)(VF a, VF b) { TFM__LANES a.v[i] -= b.v[i]; return a; }
 TFM__BODY VF FN(mul)(VF a, VF b) { TFM__LANES a.v[i] *= b.v[i]; return a; }
@@ -6480,6 +6643,7 @@ TFM__BODY VF FN(load_bf16)(const uint8_t *p) {
     return FN(f2)(_mm256_castsi256_ps(_mm256_slli_epi32(a, 16)), _mm256_castsi256_ps(_mm256_slli_epi32(b, 16)));
 }
 TFM__BODY float FN(half)(uint16_t h) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))); }
+TFM__BODY float FN(sqrt)(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 TFM__BODY VF FN(add)(VF a, VF b) { return FN(f2)(_mm256_add_ps(a.a, b.a), _mm256_add_ps(a.b, b.b)); }
 TFM__BODY VF FN(sub)(VF a, VF b) { return FN(f2)(_mm256_sub_ps(a.a, b.a), _mm256_sub_ps(a.b, b.b)); }
 TFM__BODY VF FN(mul)(VF a, VF b) { return FN(f2)(_mm256_mul_ps(a.a, b.a), _mm256_mul_ps(a.b, b.b)); }
@@ -6689,6 +6853,7 @@ TFM__BODY VF FN(load_bf16)(const uint8_t *p) {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
 }
 TFM__BODY float FN(half)(uint16_t h) { return _mm_cvtss_f32(_mm_cvtph_ps(_mm_cvtsi32_si128(h))); }
+TFM__BODY float FN(sqrt)(float x) { return _mm_cvtss_f32(_mm_sqrt_ss(_mm_set_ss(x))); }
 TFM__BODY VF FN(add)(VF a, VF b) { return _mm512_add_ps(a, b); }
 TFM__BODY VF FN(sub)(VF a, VF b) { return _mm512_sub_ps(a, b); }
 TFM__BODY VF FN(mul)(VF a, VF b) { return _mm512_mul_ps(a, b); }
@@ -6854,6 +7019,7 @@ TFM__BODY VF FN(load_bf16)(const uint8_t *p) {
     return r;
 }
 TFM__BODY float FN(half)(uint16_t h) { return vgetq_lane_f32(FN(widen_f16)(vdup_n_u16(h)), 0); }
+TFM__BODY float FN(sqrt)(float x) { return vget_lane_f32(vsqrt_f32(vdup_n_f32(x)), 0); }
 TFM__BODY VF FN(add)(VF a, VF b) { TFM__QUADS a.v[i] = vaddq_f32(a.v[i], b.v[i]); return a; }
 TFM__BODY VF FN(sub)(VF a, VF b) { TFM__QUADS a.v[i] = vsubq_f32(a.v[i], b.v[i]); return a; }
 TFM__BODY VF FN(mul)(VF a, VF b) { TFM__QUADS a.v[i] = vmulq_f32(a.v[i], b.v[i]); return a; }
@@ -7061,6 +7227,7 @@ TFM__BODY VF FN(load_bf16)(const uint8_t *p) {
     return r;
 }
 TFM__BODY float FN(half)(uint16_t h) { return tfm__f16_to_f32(h); }
+TFM__BODY float FN(sqrt)(float x) { return wasm_f32x4_extract_lane(wasm_f32x4_sqrt(wasm_f32x4_splat(x)), 0); }
 TFM__BODY VF FN(add)(VF a, VF b) { TFM__QUADS a.v[i] = wasm_f32x4_add(a.v[i], b.v[i]); return a; }
 TFM__BODY VF FN(sub)(VF a, VF b) { TFM__QUADS a.v[i] = wasm_f32x4_sub(a.v[i], b.v[i]); return a; }
 TFM__BODY VF FN(mul)(VF a, VF b) { TFM__QUADS a.v[i] = wasm_f32x4_mul(a.v[i], b.v[i]); return a; }
@@ -7348,7 +7515,7 @@ static void FN(rmsnorm)(float *out, const float *x, const float *weight, float o
         VF v = FN(get)(x + i, w, 0.0f);
         squares = FN(add)(squares, FN(mul)(v, v));
     }
-    const VF r = FN(set)(1.0f / sqrtf(FN(sum)(squares) / (float)n + eps));
+    const VF r = FN(set)(1.0f / FN(sqrt)(FN(sum)(squares) / (float)n + eps));
     TFM__EACH(i, w, n) {
         VF v = FN(mul)(FN(get)(x + i, w, 0.0f), r);
         if (weight) v = FN(mul)(v, FN(add)(FN(set)(offset), FN(get)(weight + i, w, 0.0f)));
@@ -7366,7 +7533,7 @@ static void FN(layernorm)(float *out, const float *x, const float *weight, const
         VF v = FN(sub)(FN(get)(x + i, w, mean), m);
         squares = FN(add)(squares, FN(mul)(v, v));
     }
-    const VF r = FN(set)(1.0f / sqrtf(FN(sum)(squares) / (float)n + eps));
+    const VF r = FN(set)(1.0f / FN(sqrt)(FN(sum)(squares) / (float)n + eps));
     TFM__EACH(i, w, n) {
         VF v = FN(mul)(FN(sub)(FN(get)(x + i, w, 0.0f), m), r);
         if (weight) v = FN(mul)(v, FN(add)(FN(set)(offset), FN(get)(weight + i, w, 0.0f)));
@@ -7376,8 +7543,8 @@ static void FN(layernorm)(float *out, const float *x, const float *weight, const
 }
 
 static float FN(maximum)(const float *x, int64_t n) {
-    VF m = FN(set)(-INFINITY);
-    TFM__EACH(i, w, n) m = FN(max)(m, FN(get)(x + i, w, -INFINITY));
+    VF m = FN(set)(-TFM__INFINITY);
+    TFM__EACH(i, w, n) m = FN(max)(m, FN(get)(x + i, w, -TFM__INFINITY));
     return FN(max_all)(m);
 }
 
@@ -7389,7 +7556,7 @@ static double FN(exp_sum)(float *out, const float *x, float m, int64_t n) {
         const int64_t len = n - j < 1024 ? n - j : 1024;
         VF part = FN(set)(0.0f);
         TFM__EACH(i, w, len) {
-            VF e = FN(exp)(FN(sub)(FN(get)(x + j + i, w, -INFINITY), top));
+            VF e = FN(exp)(FN(sub)(FN(get)(x + j + i, w, -TFM__INFINITY), top));
             part = FN(add)(part, e);
             if (out) FN(put)(out + j + i, e, w);
         }
@@ -7403,51 +7570,20 @@ static void FN(softmax)(float *x, int64_t n) {
     TFM__EACH(i, w, n) FN(put)(x + i, FN(div)(FN(get)(x + i, w, 0.0f), total), w);
 }
 
-/* ln x for x >= 1: x = 2^e m with m around 1, ln m = 2 artanh((m - 1) / (m + 1)). */
-static double FN(log)(double x) {
-    uint64_t u;
-    memcpy(&u, &x, 8);
-    if (!(x >= 1) || u >> 52 >= 0x7ff) return x;
-    double e = (double)(int)(u >> 52) - 1023, m, t, s = 0;
-    u = (u & 0xfffffffffffffu) | 0x3ff0000000000000u;
-    memcpy(&m, &u, 8);
-    if (m > 1.4142135623730951) m *= 0.5, e += 1;
-    t = (m - 1) / (m + 1);
-    for (int k = 21; k > 0; k -= 2) s = s * (t * t) + 1.0 / k;
-    return e * 0.69314718055994531 + 2 * t * s;
-}
-
 static float FN(logsumexp)(const float *x, int64_t n) {
     const float m = FN(maximum)(x, n);
-    return (float)((double)m + FN(log)(FN(exp_sum)(NULL, x, m, n)));
+    return (float)((double)m + tfm__log(FN(exp_sum)(NULL, x, m, n)));
 }
 
 /* --- rotary positions --------------------------------------------------------------------------------------------- */
 
-/* cos and sin in double of an angle that was rounded to float32; the quarter turns are taken off with pi / 2 in three
-   parts of at most 30 bits, exact for angles below 2^23. Result within 0.51 ulp of float32. */
+/* The angle is rounded to float32, as the references do. */
 static void FN(rope_angles)(float *cos_out, float *sin_out, const float *inv_freq, float mscale, int64_t pos,
                             int64_t n) {
     for (int64_t i = 0; i < n; i++) {
-        const double angle = (double)((float)pos * inv_freq[i]);
-        const int sane = angle > -1e15 && angle < 1e15; /* else NaN comes out below */
-        const int64_t turns = sane ? (int64_t)(angle * 0.63661977236758138 + 0.5) : 0;
-        const double k = (double)turns;
-        const double r = ((angle - k * 1.570796325802803) - k * 9.9209357916352214e-10) - k * 5.1701829817941051e-19;
-        const double z = r * r;
-        double s = -2.4755853197126864e-08, c = -2.7203303362118953e-07;
-        s = s * z + 2.7555278530510624e-06;
-        s = s * z - 0.0001984126345451354;
-        s = s * z + 0.0083333333246070132;
-        s = s * z - 0.16666666666627936;
-        s = r + r * z * s;
-        c = c * z + 2.4799436403562475e-05;
-        c = c * z - 0.0013888883438407146;
-        c = c * z + 0.041666666619204006;
-        c = 1 - 0.5 * z + z * z * c;
-        const double even = turns & 1 ? s : c, odd = turns & 1 ? c : s;
-        cos_out[i] = (float)((turns + 1) & 2 ? -even : even) * mscale;
-        sin_out[i] = (float)(turns & 2 ? -odd : odd) * mscale;
+        tfm__sin_cos((float)pos * inv_freq[i], &sin_out[i], &cos_out[i]);
+        cos_out[i] *= mscale;
+        sin_out[i] *= mscale;
     }
 }
 
@@ -8049,7 +8185,7 @@ static void FN(close_scores)(float *score, const VF *part, const tfm_attention_a
     FN(store)(score, s);
     for (int i = 0; a->slopes && a->slopes_bf16 && i < 16; i++)
         score[i] += a->scale * FN(bf16)(row->slope * (float)(first + i));
-    for (int i = 0; i < 16; i++) if (i < j0 || i >= j1) score[i] = -INFINITY;
+    for (int i = 0; i < 16; i++) if (i < j0 || i >= j1) score[i] = -TFM__INFINITY;
 }
 
 /* score[r][j] = scale * q[r].k[j] for j in [j0, j1) of a block, capped; -inf elsewhere. */
@@ -8164,7 +8300,7 @@ TFM__BODY void FN(queries)(const int32_t type, const tfm_attention_args *a, int6
     for (int r = 0; r < n; r++) {
         begin = rows[r].begin < begin ? rows[r].begin : begin;
         end = rows[r].end > end ? rows[r].end : end;
-        rows[r].m = -INFINITY;
+        rows[r].m = -TFM__INFINITY;
         rows[r].l = 0.0f;
         memset(rows[r].out, 0, 4 * (size_t)a->head_dim);
     }

@@ -8,7 +8,7 @@
  * The weights are given twice: as plain row-major arrays, and packed into the tiles in which files store them because
  * the kernels read them faster so. Both must give the same logits, bit for bit.
  *
- * To build: cc -O2 -I.. custom_block.c -o custom_block -lm
+ * To build: cc -O2 -I.. custom_block.c -o custom_block
  */
 #define TFM_IMPLEMENTATION
 #include "tfm.h"

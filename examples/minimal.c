@@ -1,5 +1,5 @@
 /* minimal.c - a model goes on with your text, in 30 lines. All of inference is the loop: evaluate new tokens, choose
-   the next one from the logits of the last, print it. To build: cc -O2 -I.. minimal.c -o minimal -lm */
+   the next one from the logits of the last, print it. To build: cc -O2 -I.. minimal.c -o minimal */
 #define TFM_IMPLEMENTATION
 #include "tfm.h"
 #include <stdio.h>

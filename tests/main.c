@@ -27,6 +27,7 @@
     ROW(cli) \
     ROW(pool) \
     ROW(child) \
+    ROW(math) \
     ROW(kernel_formats) \
     ROW(kernel_matmul) \
     ROW(kernel_quantize) \

@@ -22,7 +22,7 @@ skip() { skipped=$((skipped + 1)); echo "skipped  $1"; }
 # NAME "COMPILER FLAGS" ["LINKER FLAGS"] ["RUNNER"]: both units become a program, and it runs.
 program() {
     { $2 -I. -DUNIT=1 -c tests/test_dropin.c -o "$out/one.o" && $2 -I. -DUNIT=2 -c tests/test_dropin.c -o "$out/two.o" &&
-      $2 "$out/one.o" "$out/two.o" -o "$out/program" $3 -lm && $4 "$out/program"; } > "$out/log" 2>&1
+      $2 "$out/one.o" "$out/two.o" -o "$out/program" $3 && $4 "$out/program"; } > "$out/log" 2>&1
     report "$1" $?
 }
 
@@ -67,7 +67,7 @@ for cxx in g++ $clangxx; do
     for level in -O0 -O2; do
         { $cxx -std=c++17 $level $strict -I. -DUNIT=1 -c "$out/test_dropin.cc" -o "$out/one.o" &&
           $cxx -std=c++17 $level $strict -I. -DUNIT=2 -c "$out/test_dropin.cc" -o "$out/two.o" &&
-          $cxx "$out/one.o" "$out/two.o" -o "$out/program" -lm && "$out/program"; } > "$out/log" 2>&1
+          $cxx "$out/one.o" "$out/two.o" -o "$out/program" && "$out/program"; } > "$out/log" 2>&1
         report "$cxx $level" $?
     done
 done
