@@ -86,7 +86,8 @@
    Stack: at most 32 KB.
 
    THREADS
-   Kernels never start threads. A session cuts its work into n_threads parts and hands them to cfg.parallel.run, to OpenMP
+   Kernels never start threads. A session cuts its work into up to n_threads parts, none smaller than cfg.grain (handing
+   one over costs 1 to 2 microseconds with tools/pool.c), and hands them to cfg.parallel.run, to OpenMP
    if the implementation was compiled with it, or runs them in turn. tools/pool.c is a small pool behind that hook.
        call                                                      may run at the same time as
        anything with a const tfm_model, tfm_tokenizer            anything
@@ -594,7 +595,8 @@ typedef struct tfm_session_config {
     int32_t want;         /* LAST: logits of each eval's last token · ALL: of each token (eval <= n_batch tokens) ·
                              HIDDEN: final-norm rows of each token, no logits · NONE */
     int32_t isa;          /* TFM_ISA_; 0 = best */
-    int32_t n_threads;    /* work is cut in so many parts; 0 = 1 */
+    int32_t n_threads;    /* work is cut in at most so many parts; 0 = 1 */
+    int32_t grain;        /* multiply-adds below which a part is not worth a thread; 0 = 65536, 1 = cut everything */
     int64_t rope_len;     /* sequence length for dynamic and long RoPE; 0 = n_ctx */
     tfm_parallel parallel;
     void *progress_user;  /* progress: called between layers; non-zero cancels the eval */
@@ -617,7 +619,7 @@ TFM_API tfm_result tfm_session_new(const tfm_model *m, const tfm_session_config 
                                    tfm_error *err);
 TFM_API void tfm_session_free(tfm_session *s); /* of tfm_session_new only */
 /* Sessions are relocatable bytes: after memcpy or reading them back into the caller's memory, attach gives them their model
-   and hooks again (cfg: only parallel, progress and trace are used; may be NULL); it also changes the hooks of a session in
+   and hooks again (cfg: only grain, parallel, progress and trace are used; may be NULL); it also changes the hooks of a session in
    place. Model and layout are checked; models made from arrays are told apart by description and shapes alone. */
 TFM_API tfm_result tfm_session_attach(tfm_session *s, size_t bytes, const tfm_model *m, const tfm_session_config *cfg,
                                       tfm_error *err);
@@ -1546,7 +1548,11 @@ TFM_API size_t tfm_q8_row_bytes(int64_t cols) {
    an item falls into never changes a bit of its result.
    ================================================================================================================= */
 
-typedef struct tfm__workers { int32_t n_threads; tfm_parallel parallel; } tfm__workers;
+typedef struct tfm__workers { int32_t n_threads, grain; tfm_parallel parallel; } tfm__workers;
+
+/* Handing work to a waiting thread and waiting for its end costs one to two microseconds; a thread does so many
+   multiply-adds in twice that time, and less is not worth handing over. */
+#define TFM__GRAIN 65536
 
 typedef struct tfm__for_job {
     void (*fn)(void *ctx, int thread, int64_t first, int64_t last);
@@ -1561,9 +1567,13 @@ static void tfm__for_part(void *arg, int index) {
     if (first < last) j->fn(j->ctx, index, first, last);
 }
 
-/* fn(ctx, thread, first, last) over [0, items), cut into at most n_threads parts; returns when all are done. */
-static void tfm__for(const tfm__workers *w, int64_t items, void (*fn)(void *, int, int64_t, int64_t), void *ctx) {
-    if (w->n_threads <= 1 || items <= 1) {
+/* fn(ctx, thread, first, last) over [0, items), cut into at most n_threads parts of a grain each; returns when all are
+   done. work: what an item costs, in multiply-adds of a matmul, at least 1. */
+static void tfm__for(const tfm__workers *w, int64_t items, int64_t work, void (*fn)(void *, int, int64_t, int64_t),
+                     void *ctx) {
+    const int64_t per_part = (w->grain + work - 1) / work, most = items / per_part;
+    const int parts = most < w->n_threads ? (int)most : w->n_threads;
+    if (parts <= 1) {
         if (items > 0) fn(ctx, 0, 0, items);
         return;
     }
@@ -1571,7 +1581,7 @@ static void tfm__for(const tfm__workers *w, int64_t items, void (*fn)(void *, in
     job.fn = fn;
     job.ctx = ctx;
     job.items = items;
-    job.parts = items < w->n_threads ? (int)items : w->n_threads;
+    job.parts = parts;
     if (w->parallel.run) {
         w->parallel.run(w->parallel.user, tfm__for_part, &job, job.parts);
         return;
@@ -2867,7 +2877,7 @@ struct tfm_session {
     tfm__layout at;
     int64_t length, high;   /* tokens so far; one past the furthest position ever written */
     int64_t rows, rope_len; /* rows of hidden/logits that the last eval left */
-    int32_t n_ctx, n_batch, kv_type, q8, want, n_threads, isa, half;
+    int32_t n_ctx, n_batch, kv_type, q8, want, n_threads, grain, isa, half, unused;
     /* pointers to the world outside */
     tfm__ptr model, kernels, parallel_user, progress_user, trace_user;
     tfm__run_slot parallel;
@@ -2925,6 +2935,7 @@ static tfm_result tfm__make_plan(const tfm_model *m, const tfm_session_config *c
         return tfm__fail(err, TFM_ERR_ARG, "want %d is unknown", (int)cfg->want);
     if (cfg->n_threads < 0 || cfg->n_threads > 1024)
         return tfm__fail(err, TFM_ERR_ARG, "n_threads %d is out of range (1 to 1024)", (int)cfg->n_threads);
+    if (cfg->grain < 0) return tfm__fail(err, TFM_ERR_ARG, "grain %d is negative", (int)cfg->grain);
     if (cfg->rope_len < 0) return tfm__fail(err, TFM_ERR_ARG, "rope_len %l is negative", cfg->rope_len);
     p->kv_type = tfm__kv_types[cfg->kv];
     p->q8 = cfg->act != TFM_ACT_MODE_F32;
@@ -3092,6 +3103,8 @@ static tfm_result tfm__session_hooks(tfm_session *s, const tfm_model *m, const t
     s->parallel.room = s->progress.room = s->trace.room = 0;
     s->model.p = m;
     s->kernels.p = k;
+    if (cfg) s->grain = cfg->grain;
+    if (s->grain < 1) s->grain = TFM__GRAIN;
     if (!cfg) return TFM_OK;
     s->parallel_user.p = cfg->parallel.user;
     s->parallel.run = cfg->parallel.run;
@@ -3297,7 +3310,7 @@ static void tfm__block_norm(const tfm__pass *p, float *out, const float *x, int3
     j.offset = p->b->norm_offset;
     j.eps = p->b->norm_eps;
     j.width = p->c->d_model;
-    tfm__for(&p->w, p->n, tfm__norm_rows, &j);
+    tfm__for(&p->w, p->n, 4 * (int64_t)j.width, tfm__norm_rows, &j);
 }
 
 /* --- matmul: up to three weights over the same input, cut into strips --- */
@@ -3369,9 +3382,9 @@ static void tfm__linears(const tfm__pass *p, const float *x, int64_t cols, int64
         q.x = x;
         q.stride = q8_stride;
         q.cols = cols;
-        tfm__for(&p->w, n, tfm__quantize_part, &q);
+        tfm__for(&p->w, n, 4 * cols, tfm__quantize_part, &q);
     }
-    tfm__for(&p->w, job.end[count - 1], tfm__matmul_part, &job);
+    tfm__for(&p->w, job.end[count - 1], 16 * cols * n, tfm__matmul_part, &job);
 }
 
 static tfm__linear tfm__to(float *y, int32_t role, int32_t role_bias) {
@@ -3493,11 +3506,12 @@ static void tfm__attend(const tfm__pass *p, float *y, const float *x) {
     heads.k = k;
     heads.v = v;
     heads.cache = cache;
-    tfm__for(&p->w, p->n, tfm__prepare_heads, &heads);
+    tfm__for(&p->w, p->n, 4 * (qw + 2 * kw), tfm__prepare_heads, &heads);
     tfm__trace(p, "q", q, qw);
     tfm__trace(p, "k", k, kw);
     tfm__trace(p, "v", v, kw);
 
+    const int64_t seen = p->pos + p->n < cache->length ? p->pos + p->n : cache->length;
     tfm__attention_job job;
     job.k = p->k;
     memset(&job.a, 0, sizeof job.a);
@@ -3517,7 +3531,7 @@ static void tfm__attend(const tfm__pass *p, float *y, const float *x) {
     job.a.softcap = b->attn_softcap;
     job.a.slopes_bf16 = b->alibi == TFM_ALIBI_BF16;
     job.a.slopes = b->alibi ? tfm__vector_of(p, TFM_ROLE_SLOPES) : NULL;
-    tfm__for(&p->w, p->n * b->n_heads, tfm__attention_part, &job);
+    tfm__for(&p->w, p->n * b->n_heads, 4 * seen * b->head_dim, tfm__attention_part, &job);
     tfm__trace(p, "attn", mixed, qw);
 
     const tfm__linear o = tfm__to(y, TFM_ROLE_O, TFM_ROLE_O_B);
@@ -3569,7 +3583,7 @@ static void tfm__feed_forward(const tfm__pass *p, float *y, const float *x) {
     in[0] = tfm__to(act.up, TFM_ROLE_UP, TFM_ROLE_UP_B);
     in[1] = tfm__to(act.gate, TFM_ROLE_GATE, TFM_ROLE_GATE_B);
     tfm__linears(p, x, p->c->d_model, p->n, in, b->ffn_gated ? 2 : 1);
-    tfm__for(&p->w, p->n, tfm__act_rows, &act);
+    tfm__for(&p->w, p->n, 8 * (int64_t)b->d_ff, tfm__act_rows, &act);
     const float *h = b->ffn_gated ? act.gate : act.up;
     tfm__trace(p, "ffn_act", h, b->d_ff);
     const tfm__linear down = tfm__to(y, TFM_ROLE_DOWN, TFM_ROLE_DOWN_B);
@@ -3593,7 +3607,7 @@ static void tfm__add_branch(const tfm__pass *p, float *x, const float *y) {
     j.y = y;
     j.scale = p->b->residual_scale != 0 ? p->b->residual_scale : 1.0f;
     j.width = p->c->d_model;
-    tfm__for(&p->w, p->n, tfm__add_rows, &j);
+    tfm__for(&p->w, p->n, 2 * (int64_t)j.width, tfm__add_rows, &j);
 }
 
 /* The roles and names of a branch: attention or feed-forward. */
@@ -3661,7 +3675,7 @@ static void tfm__model_norm(const tfm__pass *p, float *out, const float *x, int6
     j.offset = p->c->norm_offset;
     j.eps = p->c->norm_eps;
     j.width = p->c->d_model;
-    tfm__for(&p->w, n, tfm__norm_rows, &j);
+    tfm__for(&p->w, n, 4 * (int64_t)j.width, tfm__norm_rows, &j);
 }
 
 typedef struct tfm__embed_job { const tfm__pass *p; const int32_t *ids; tfm_tensor w; float scale; float *x; } tfm__embed_job;
@@ -3695,14 +3709,14 @@ static void tfm__embed(tfm__pass *p, const int32_t *ids) {
     e.w = tfm__weight_of(p, TFM_ROLE_EMBED);
     e.scale = c->embed_scale != 0 ? c->embed_scale : 1.0f;
     e.x = c->d_embed ? y : x;
-    tfm__for(&p->w, p->n, tfm__embed_rows, &e);
+    tfm__for(&p->w, p->n, 4 * (int64_t)c->d_model, tfm__embed_rows, &e);
     if (c->d_embed) {
         const tfm__linear project = tfm__to(x, TFM_ROLE_EMBED_PROJ, 0);
         tfm__linears(p, y, c->d_embed, p->n, &project, 1);
     }
     e.w = tfm__weight_of(p, TFM_ROLE_POS_EMBED);
     e.x = x;
-    if (c->pos_kind) tfm__for(&p->w, p->n, tfm__add_positions, &e);
+    if (c->pos_kind) tfm__for(&p->w, p->n, 4 * (int64_t)c->d_model, tfm__add_positions, &e);
     if (c->embed_norm) tfm__model_norm(p, x, x, p->n, TFM_ROLE_EMBED_NORM, TFM_ROLE_EMBED_NORM_B);
     tfm__trace(p, "embed", x, c->d_model);
 }
@@ -3780,6 +3794,7 @@ static tfm_result tfm__eval_chunk(tfm_session *s, const int32_t *ids, int64_t n,
     p.c = &p.m->config.c;
     p.k = tfm__kernels_of(s);
     p.w.n_threads = s->n_threads;
+    p.w.grain = s->grain;
     p.w.parallel.user = (void *)(uintptr_t)s->parallel_user.p;
     p.w.parallel.run = s->parallel.run;
     p.n = n;
@@ -3789,7 +3804,7 @@ static tfm_result tfm__eval_chunk(tfm_session *s, const int32_t *ids, int64_t n,
     if (s->high < p.pos + n) s->high = p.pos + n;
 
     tfm__embed(&p, ids);
-    tfm__for(&p.w, n, tfm__rope_tables, &p);
+    tfm__for(&p.w, n, 16 + 16 * (int64_t)s->half * p.c->n_blocks, tfm__rope_tables, &p);
 
     for (int32_t i = 0; i < p.c->n_layers; i++) {
         if (tfm__cancelled(s, done + i, total)) return tfm__fail(err, TFM_ERR_CANCELLED, "cancelled");

@@ -718,6 +718,27 @@ static void test_nan(fixture *f) {
 }
 
 /* The same in the caller's memory, without any allocation by the library. */
+static void count_calls(void *user, void (*fn)(void *arg, int index), void *arg, int n) {
+    (*(int *)user)++;
+    tiny_backwards(NULL, fn, arg, n);
+}
+
+/* Work below the grain stays with the caller. */
+static void test_grain(fixture *f) {
+    static const struct { int32_t grain; int calls; } rows[] = { { 1, 1 }, { 0, 0 }, { INT32_MAX, 0 } };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tfm_session_config cfg = tiny_exact(N_IDS, 1);
+        int calls = 0;
+        cfg.grain = rows[i].grain;
+        cfg.n_threads = 2;
+        cfg.parallel.user = &calls;
+        cfg.parallel.run = count_calls;
+        tiny_logits(f->m, &cfg, f->ids, N_IDS, f->out, "grain");
+        check(!memcmp(f->whole, f->out, sizeof f->out), "grain %d changes the bits", (int)cfg.grain);
+        check((calls > 0) == rows[i].calls, "grain %d: %d pieces of work were cut", (int)cfg.grain, calls);
+    }
+}
+
 static void test_isa_choice(fixture *f) {
     tfm_session_config cfg = tiny_exact(N_IDS, N_IDS);
     tfm_session *s = NULL;
@@ -764,6 +785,7 @@ void test_model(void) {
     test_cancel(&f);
     test_trace(&f);
     test_nan(&f);
+    test_grain(&f);
     test_isa_choice(&f);
     fixture_close(&f);
 }

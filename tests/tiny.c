@@ -201,6 +201,7 @@ tfm_session_config tiny_exact(int32_t n_ctx, int32_t n_batch) {
     cfg.kv = TFM_KV_F32;
     cfg.act = TFM_ACT_MODE_F32;
     cfg.want = TFM_WANT_ALL;
+    cfg.grain = 1; /* tiny models too are cut into parts */
     return cfg;
 }
 

@@ -52,7 +52,7 @@ int run_error(const run *r, const tfm_error *err)
 int run_open_any(run *r, const cli *c, const run_options *o, const char *path)
 {
     tfm_error err;
-    int32_t isa, status;
+    int32_t isa = TFM_ISA_AUTO, status;
     memset(r, 0, sizeof *r);
     r->path = path;
     status = choose_isa(c, o->isa, &isa);
