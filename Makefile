@@ -20,7 +20,7 @@ PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(notdir $(wildcard tools/tfm-*.c examples
 TESTS    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_dropin.c,$(wildcard tests/*.c)))
 ARCHIVE  := $(BUILD)/libtools.a
 
-.PHONY: all help run test sanitize tsan cross wasm compilers fuzz real size bench clean
+.PHONY: all help run test sanitize tsan cross wasm compilers fuzz real size bench bench-rivals clean
 .PRECIOUS: $(BUILD)/%.o
 
 all: $(PROGRAMS)
@@ -41,6 +41,7 @@ help:
 	@echo "make real         real models: perplexity, text and weights against recorded references (python, network)"
 	@echo "make size         bytes of code and stack of the implementation"
 	@echo "make bench        speed of the models in $(BUILD)/ (BENCH_MODELS=...)"
+	@echo "make bench-rivals real models beside llama.cpp, in turn (python, network, cmake; RIVALS=\"--help\")"
 
 # ---- building -------------------------------------------------------------------------------------------------------
 
@@ -166,3 +167,7 @@ size: tools/tfm_impl.c
 BENCH_MODELS = $(BUILD)/stories.tfm
 bench: $(BUILD)/tfm-bench $(BUILD)/stories.tfm
 	@for m in $(BENCH_MODELS); do $(BUILD)/tfm-bench $$m || exit 1; done
+
+# Beside llama.cpp, built from its source package: minutes, network, cmake; an idle machine for figures that mean something.
+bench-rivals: $(BUILD)/tfm-bench $(BUILD)/tfm-convert
+	@$(PYTHON) tests/bench_rivals.py --build $(BUILD) $(RIVALS)
