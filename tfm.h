@@ -291,7 +291,8 @@ typedef struct tfm_matmul_args {
 /* Attention over a cache, causal by position. Item i = (token i / n_heads, head i % n_heads).
    Cache: k and v are [n_kv_heads][length][head_dim] of kv_type (F32, F16, BF16, Q8_0); position p lies in slot
    p % length. Query t stands at position pos + t and sees positions (p - window, p] (window 0: [0, p]); the keys of all
-   n queries are in the cache already. Scores: scale * q.k, then softcap (if > 0), then mask, then softmax.
+   n queries are in the cache already. With a chunk, a query sees the positions from the last multiple of it on.
+   Scores: scale * q.k, then softcap (if > 0), then mask, then softmax, over one more score per head if there are sinks.
    With slopes, the score of query t and position j gets slopes[head] * (j - (pos + t)) added after the cap (ALiBi,
    arXiv:2108.12409). Online softmax over blocks of 64 positions aligned to absolute positions (the same bits however it
    is cut). */
@@ -306,6 +307,8 @@ typedef struct tfm_attention_args {
     float scale, softcap;
     const float *slopes;  /* [n_heads] or NULL */
     int32_t slopes_bf16;  /* 1: instead scale * bf16(slopes[head] * j), added after the cap */
+    int64_t chunk;        /* 0: none */
+    const float *sinks;   /* [n_heads] scores that take their part of the softmax and give nothing; or NULL */
 } tfm_attention_args;
 
 /* The kernels of one instruction set: pure functions on arrays, no allocation, no threads. n counts elements unless said
@@ -395,16 +398,30 @@ enum { TFM_PLACE_PRE = 0, TFM_PLACE_POST_BRANCH = 1, TFM_PLACE_SANDWICH = 2, TFM
 enum { TFM_RESIDUAL_SEQUENTIAL = 0, TFM_RESIDUAL_PARALLEL_1 = 1, TFM_RESIDUAL_PARALLEL_2 = 2 };
 
 enum { TFM_ATTN_PLAIN = 0 };                       /* later: latent, index selection, compression, none */
-enum { TFM_MASK_CAUSAL = 0 };                      /* later: symmetric, chunked, strided, fixed */
+/* CHUNKED: window is the size of chunks, a query sees its own chunk up to itself. */
+enum { TFM_MASK_CAUSAL = 0, TFM_MASK_CHUNKED = 1 }; /* later: symmetric, strided, fixed */
 /* Norms of q and k: per head with one weight [head_dim]; over the whole width; per head, each with its own weight. */
 enum { TFM_QKNORM_NONE = 0, TFM_QKNORM_HEAD = 1, TFM_QKNORM_FULL = 2, TFM_QKNORM_HEADS = 3 };
 /* ALiBi, whose slopes are the tensor TFM_ROLE_SLOPES. BF16: slope times position in bfloat16, under the scale like q.k. */
 enum { TFM_ALIBI_NONE = 0, TFM_ALIBI_SLOPES = 1, TFM_ALIBI_BF16 = 2 };
-enum { TFM_FFN_DENSE = 0 };                        /* later: mixture of experts, none */
+/* A mixture of experts, arXiv:1701.06538, for each token: logits = router x (+ bias); scores = router_score(logits);
+   experts are picked by scores + selection bias; the weights of those picked are made of their scores without it:
+   router_weight, then / max(Lp norm + eps, floor) if router_norm (p) is set, then * router_scale.
+   y = sum of weight * expert(x) by ascending expert, or of expert(weight * x); then the dense part, if d_ff is set: the
+   shared expert, times sigmoid(shared gate . x) if it has that gate. */
+enum { TFM_FFN_DENSE = 0, TFM_FFN_EXPERTS = 1 };
+enum { TFM_SCORE_LOGIT = 0, TFM_SCORE_SOFTMAX = 1, TFM_SCORE_SIGMOID = 2 };
+/* The n_experts_used largest; or so many rounds of arXiv:2310.10837 at inference: in each the largest logit m of those
+   left, its weight the softmax over those left with (m - s) / max(|s|, m) <= 2 router_jitter. */
+enum { TFM_PICK_TOP = 0, TFM_PICK_SPARSE_MIXER = 1 };
+enum { TFM_WEIGH_SCORE = 0, TFM_WEIGH_SOFTMAX = 1, TFM_WEIGH_SIGMOID = 2 }; /* of the scores of those picked */
+enum { TFM_GROUP_MAX = 0, TFM_GROUP_TWO = 1 };     /* a group counts as its largest, or as the sum of its two largest */
 enum { TFM_POS_NONE = 0, TFM_POS_LEARNED = 1 };    /* absolute positions added to the embedding */
 enum { TFM_BIAS_Q = 1, TFM_BIAS_K = 2, TFM_BIAS_V = 4, TFM_BIAS_O = 8, TFM_BIAS_GATE = 16, TFM_BIAS_UP = 32,
        TFM_BIAS_DOWN = 64, TFM_BIAS_NORM = 128,    /* which linear maps (and whether the norms) have a bias vector */
-       TFM_BIAS_QK_NORM = 256 };
+       TFM_BIAS_QK_NORM = 256,
+       TFM_BIAS_ROUTER = 512, TFM_BIAS_SELECT = 1024, /* on the logits; on the scores, for the selection alone */
+       TFM_BIAS_EXPERTS = 2048 };                  /* every expert's gate, up and down */
 
 typedef struct tfm_block {
     /* norms */
@@ -419,14 +436,17 @@ typedef struct tfm_block {
     int32_t n_heads, n_kv_heads, head_dim; /* head_dim is free of d_model; MHA, GQA and MQA are one number */
     float attn_scale;                  /* 0 = head_dim^-1/2 */
     float attn_softcap;                /* 0 = none; cap * tanh(score / cap), before the mask */
-    int32_t window;                    /* 0 = all; else a query sees itself and window - 1 before it */
+    int32_t window;                    /* 0 = all; else a query sees itself and window - 1 before it; or see mask */
+    int32_t sinks;                     /* 1: one more score per head, see tfm_attention_args */
     int32_t qk_norm, qk_norm_kind;     /* TFM_QKNORM_, TFM_NORM_ */
     float qk_norm_eps, qk_norm_offset;
+    int32_t qk_norm_no_weight;         /* 1: without weights, as all norms are with norm_no_weight */
     int32_t qk_norm_late;              /* 0: before RoPE, 1: after it */
     float qkv_clamp;                   /* 0 = none; q, k and v are clamped to [-it, it] before all else */
     int32_t alibi;                     /* TFM_ALIBI_ */
-    float temperature;                 /* 0 = none; q times 1 + temperature * ln(1 + floor(position / temperature_ctx)), */
-    int32_t temperature_ctx;           /* after RoPE */
+    float temperature;                 /* 0 = none; q times 1 + temperature * ln(1 + floor((position + */
+    int32_t temperature_ctx;           /* temperature_offset) / temperature_ctx)), after RoPE */
+    int32_t temperature_offset;
     /* rotary positions */
     int32_t rope_style;                /* TFM_ROPE_NONE, HALF, INTERLEAVED */
     int32_t rope_dims;                 /* the first rope_dims of a head turn; 0 = head_dim */
@@ -435,7 +455,18 @@ typedef struct tfm_block {
     int32_t rope_ctx_orig, rope_ctx_max, rope_no_truncate;
     /* feed-forward */
     int32_t ffn_kind, ffn_act, ffn_gated; /* gated: down(act(gate x) * up x); else down(act(up x)) */
-    int32_t d_ff;
+    int32_t d_ff;                      /* width of the dense part; of a mixture: of its shared expert, 0 = none */
+    float ffn_limit;                   /* 0 = none; gate is cut to at most it, up to [-it, it] */
+    float ffn_up_offset;               /* is added to up, after that */
+    /* a mixture of experts: see TFM_FFN_EXPERTS */
+    int32_t d_expert, n_experts, n_experts_used;
+    int32_t router_score, router_pick, router_weight;
+    float router_norm, router_norm_eps, router_norm_floor, router_scale; /* norm 0 = none, 1 = L1 ...; scale 0 = 1 */
+    float router_jitter;
+    int32_t router_on_input;           /* 1: the weight multiplies the expert's input */
+    int32_t n_groups, n_groups_used;   /* 0 = none; experts come only from the n_groups_used best groups */
+    int32_t group_score;
+    int32_t shared_gate;               /* 1: the shared expert has a gate */
 } tfm_block;
 
 typedef struct tfm_config {
@@ -475,10 +506,15 @@ enum {
     TFM_ROLE_GATE = 36, TFM_ROLE_UP = 37, TFM_ROLE_DOWN = 38,
     TFM_ROLE_GATE_B = 39, TFM_ROLE_UP_B = 40, TFM_ROLE_DOWN_B = 41,
     TFM_ROLE_ACT = 42, /* xIELU: alpha_p and alpha_n before softplus, beta, eps */
+    TFM_ROLE_SINKS = 43, TFM_ROLE_ROUTER = 44, TFM_ROLE_ROUTER_B = 45, TFM_ROLE_ROUTER_SELECT_B = 46,
+    TFM_ROLE_SHARED_GATE = 47, /* [1][d_model]; the shared expert itself is GATE, UP, DOWN */
+    TFM_ROLE_EXPERT_GATE = 48, TFM_ROLE_EXPERT_UP = 49, TFM_ROLE_EXPERT_DOWN = 50, /* these six once an expert */
+    TFM_ROLE_EXPERT_GATE_B = 51, TFM_ROLE_EXPERT_UP_B = 52, TFM_ROLE_EXPERT_DOWN_B = 53,
     TFM_ROLE_LIMIT = 64
 };
 
-/* A tensor's identity and data. layer -1: not of a layer. expert -1: not of an expert. */
+/* A tensor's identity and data. layer -1: not of a layer. expert -1: not of an expert. The experts of a role and layer
+   follow each other, 0 first, in arrays of weights and in the directory of a file. */
 typedef struct tfm_weight {
     int32_t stack, layer, role, expert;
     tfm_tensor t;
@@ -487,6 +523,8 @@ typedef struct tfm_weight {
 /* The shape that a description asks of a role. 1 and *rows, *cols if this layer has the role (vectors: rows 1), 0 if it
    has none. *optional = 1: may be missing. layer -1 for the roles below TFM_ROLE_ATTN_NORM. */
 TFM_API int tfm_role_shape(const tfm_config *c, int32_t layer, int32_t role, int64_t *rows, int64_t *cols, int *optional);
+/* How many experts have a tensor of this role in this layer, each of that shape; 0: it is one tensor, expert -1. */
+TFM_API int32_t tfm_role_experts(const tfm_config *c, int32_t layer, int32_t role);
 TFM_API const char *tfm_role_name(int32_t role); /* NULL for an unknown one */
 /* "blk.3.attn_q.weight", "token_embd.weight", ... -> buf (48 bytes are enough); returns buf */
 TFM_API char *tfm_weight_name(int32_t stack, int32_t layer, int32_t role, int32_t expert, char *buf, size_t n);
@@ -577,6 +615,7 @@ TFM_API int64_t tfm_model_weight_count(const tfm_model *m);
 TFM_API int tfm_model_weight(const tfm_model *m, int64_t i, tfm_weight *out);
 /* The tensor bound to a role, e.g. to compare pointers: TFM_ROLE_HEAD of a tied model is TFM_ROLE_EMBED. data NULL if none. */
 TFM_API tfm_tensor tfm_model_tensor(const tfm_model *m, int32_t layer, int32_t role);
+TFM_API tfm_tensor tfm_model_expert(const tfm_model *m, int32_t layer, int32_t role, int32_t expert);
 /* Raw bytes of a section (PROVENANCE, ...); NULL if absent. */
 TFM_API const void *tfm_model_section(const tfm_model *m, int32_t id, size_t *bytes);
 /* Checks the hashes of tokenizer and weights (open checks the others). */
@@ -609,7 +648,7 @@ typedef struct tfm_session_config {
 /* Bytes of a session: from (model, context, batch, kv, act, want, threads) alone, exact, the same on every host. */
 TFM_API tfm_result tfm_session_size(const tfm_model *m, const tfm_session_config *cfg, size_t *bytes, tfm_error *err);
 /* The KV cache's part of it: sum over layers of 2 * n_kv_heads * head_dim * length * bytes, length = n_ctx, or
-   min(n_ctx, window + n_batch) for window layers. */
+   min(n_ctx, window + n_batch) for layers with a window or chunks. */
 TFM_API tfm_result tfm_session_kv_bytes(const tfm_model *m, const tfm_session_config *cfg, size_t *bytes,
                                         tfm_error *err);
 /* A session in the caller's memory (64-byte aligned, tfm_session_size bytes), or in an allocation of its own. */
@@ -1651,6 +1690,9 @@ static const tfm_field tfm__block_fields[] = {
     TFM__BLOCK_FIELD(94, 1, alibi, "alibi"),
     TFM__BLOCK_FIELD(95, 2, temperature, "temperature"),
     TFM__BLOCK_FIELD(96, 1, temperature_ctx, "temperature_ctx"),
+    TFM__BLOCK_FIELD(97, 1, temperature_offset, "temperature_offset"),
+    TFM__BLOCK_FIELD(98, 1, sinks, "sinks"),
+    TFM__BLOCK_FIELD(99, 1, qk_norm_no_weight, "qk_norm_no_weight"),
     TFM__BLOCK_FIELD(112, 1, rope_style, "rope_style"),
     TFM__BLOCK_FIELD(113, 1, rope_dims, "rope_dims"),
     TFM__BLOCK_FIELD(114, 1, rope_scaling, "rope_scaling"),
@@ -1668,6 +1710,24 @@ static const tfm_field tfm__block_fields[] = {
     TFM__BLOCK_FIELD(145, 1, ffn_act, "ffn_act"),
     TFM__BLOCK_FIELD(146, 1, ffn_gated, "ffn_gated"),
     TFM__BLOCK_FIELD(147, 1, d_ff, "d_ff"),
+    TFM__BLOCK_FIELD(148, 2, ffn_limit, "ffn_limit"),
+    TFM__BLOCK_FIELD(149, 2, ffn_up_offset, "ffn_up_offset"),
+    TFM__BLOCK_FIELD(150, 1, d_expert, "d_expert"),
+    TFM__BLOCK_FIELD(151, 1, n_experts, "n_experts"),
+    TFM__BLOCK_FIELD(152, 1, n_experts_used, "n_experts_used"),
+    TFM__BLOCK_FIELD(153, 1, router_score, "router_score"),
+    TFM__BLOCK_FIELD(154, 1, router_pick, "router_pick"),
+    TFM__BLOCK_FIELD(155, 1, router_weight, "router_weight"),
+    TFM__BLOCK_FIELD(156, 2, router_norm, "router_norm"),
+    TFM__BLOCK_FIELD(157, 2, router_norm_eps, "router_norm_eps"),
+    TFM__BLOCK_FIELD(158, 2, router_norm_floor, "router_norm_floor"),
+    TFM__BLOCK_FIELD(159, 2, router_scale, "router_scale"),
+    TFM__BLOCK_FIELD(160, 2, router_jitter, "router_jitter"),
+    TFM__BLOCK_FIELD(161, 1, router_on_input, "router_on_input"),
+    TFM__BLOCK_FIELD(162, 1, n_groups, "n_groups"),
+    TFM__BLOCK_FIELD(163, 1, n_groups_used, "n_groups_used"),
+    TFM__BLOCK_FIELD(164, 1, group_score, "group_score"),
+    TFM__BLOCK_FIELD(165, 1, shared_gate, "shared_gate"),
 };
 
 #define TFM__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
@@ -1689,13 +1749,17 @@ static const tfm__enum_row tfm__enums[] = {
     {"norm_place", 4, "pre\0post-branch\0sandwich\0post-add\0"},
     {"residual", 3, "sequential\0parallel-1\0parallel-2\0"},
     {"attn_kind", 1, "plain\0"},
-    {"mask", 1, "causal\0"},
+    {"mask", 2, "causal\0chunked\0"},
     {"qk_norm", 4, "none\0per-head\0full-width\0own-per-head\0"},
     {"qk_norm_kind", 4, "none\0rms\0layer\0l2\0"},
     {"alibi", 3, "none\0slopes\0bf16\0"},
     {"rope_style", 3, "none\0half-split\0interleaved\0"},
     {"rope_scaling", 7, "plain\0linear\0dynamic\0yarn\0long\0bands\0factors\0"},
-    {"ffn_kind", 1, "dense\0"},
+    {"ffn_kind", 2, "dense\0experts\0"},
+    {"router_score", 3, "logit\0softmax\0sigmoid\0"},
+    {"router_pick", 2, "top\0sparse-mixer\0"},
+    {"router_weight", 3, "score\0softmax\0sigmoid\0"},
+    {"group_score", 2, "max\0two-largest\0"},
     {"ffn_act", 9, "none\0relu\0relu2\0gelu-erf\0gelu-tanh\0gelu-quick\0silu\0sigmoid\0xielu\0"},
     {"pos_kind", 2, "none\0learned\0"},
     {"norm_no_weight", 2, "no\0yes\0"},
@@ -1705,6 +1769,10 @@ static const tfm__enum_row tfm__enums[] = {
     {"rope_no_truncate", 2, "no\0yes\0"},
     {"ffn_gated", 2, "no\0yes\0"},
     {"qk_norm_late", 2, "no\0yes\0"},
+    {"qk_norm_no_weight", 2, "no\0yes\0"},
+    {"sinks", 2, "no\0yes\0"},
+    {"router_on_input", 2, "no\0yes\0"},
+    {"shared_gate", 2, "no\0yes\0"},
     {"embed_norm", 2, "no\0yes\0"},
 };
 
@@ -1782,6 +1850,39 @@ static tfm_result tfm__check_rope(const tfm_block *b, int i, tfm_error *err) {
     return TFM_OK;
 }
 
+enum { TFM__MAX_EXPERTS = 4096, TFM__MAX_PICKS = 256, TFM__MAX_GROUPS = 64 };
+
+static tfm_result tfm__check_groups(const tfm_block *b, int i, tfm_error *err) {
+    const int32_t n = b->n_groups, size = n ? b->n_experts / n : 0;
+    if (!n) return TFM_OK;
+    TFM__NEED(n <= TFM__MAX_GROUPS && b->n_experts % n == 0, "block %d: n_groups %d does not divide n_experts %d, or is above %d",
+              i, (int)n, (int)b->n_experts, (int)TFM__MAX_GROUPS);
+    TFM__NEED(b->n_groups_used >= 1 && b->n_groups_used <= n, "block %d: n_groups_used %d is out of range (1 to %d)", i,
+              (int)b->n_groups_used, (int)n);
+    TFM__NEED(b->n_experts_used <= b->n_groups_used * size, "block %d: n_experts_used %d exceeds the %d experts of n_groups_used", i,
+              (int)b->n_experts_used, (int)(b->n_groups_used * size));
+    TFM__NEED(b->group_score != TFM_GROUP_TWO || size >= 2, "block %d: group_score two-largest of groups of one expert", i);
+    return TFM_OK;
+}
+
+static tfm_result tfm__check_experts(const tfm_block *b, int i, tfm_error *err) {
+    TFM__NEED(b->n_experts >= 1 && b->n_experts <= TFM__MAX_EXPERTS, "block %d: n_experts %d is out of range (1 to %d)", i,
+              (int)b->n_experts, (int)TFM__MAX_EXPERTS);
+    TFM__NEED(b->n_experts_used >= 1 && b->n_experts_used <= b->n_experts && b->n_experts_used <= TFM__MAX_PICKS,
+              "block %d: n_experts_used %d is out of range (1 to n_experts %d, at most %d)", i, (int)b->n_experts_used,
+              (int)b->n_experts, (int)TFM__MAX_PICKS);
+    TFM__NEED(b->d_expert >= 1 && b->d_expert <= 1 << 24, "block %d: d_expert %d is out of range", i, (int)b->d_expert);
+    TFM__NEED(b->d_ff || !b->shared_gate, "block %d: shared_gate without a shared expert (d_ff)", i);
+    TFM__NEED(b->router_pick == TFM_PICK_TOP || (b->router_score == TFM_SCORE_LOGIT && !b->n_groups &&
+              !(b->bias & TFM_BIAS_SELECT)), "block %d: router_pick sparse-mixer works on logits, without groups or bias", i);
+    TFM__NEED(b->router_norm >= 0 && b->router_norm <= 64, "block %d: router_norm is out of range (0 to 64)", i);
+    TFM__NEED(b->router_norm_eps >= 0, "block %d: router_norm_eps is negative", i);
+    TFM__NEED(b->router_norm_floor >= 0, "block %d: router_norm_floor is negative", i);
+    TFM__NEED(b->router_jitter >= 0, "block %d: router_jitter is negative", i);
+    TFM__NEED(b->ffn_act != TFM_ACT_XIELU, "block %d: ffn_act xielu in a mixture of experts", i);
+    return tfm__check_groups(b, i, err);
+}
+
 static tfm_result tfm__check_block(const tfm_block *b, int i, tfm_error *err) {
     char where[24];
     size_t n = tfm__append(where, sizeof where, 0, "block ", 6);
@@ -1793,12 +1894,12 @@ static tfm_result tfm__check_block(const tfm_block *b, int i, tfm_error *err) {
     TFM__NEED(b->n_kv_heads >= 1 && b->n_heads % b->n_kv_heads == 0, "block %d: n_heads %d is no multiple of n_kv_heads %d", i,
               (int)b->n_heads, (int)b->n_kv_heads);
     TFM__NEED(b->head_dim >= 1 && b->head_dim <= 1024, "block %d: head_dim %d is out of range (1 to 1024)", i, (int)b->head_dim);
-    TFM__NEED(b->d_ff >= 1 && b->d_ff <= 1 << 24, "block %d: d_ff %d is out of range", i, (int)b->d_ff);
+    TFM__NEED(b->d_ff >= (b->ffn_kind == TFM_FFN_DENSE) && b->d_ff <= 1 << 24, "block %d: d_ff %d is out of range", i, (int)b->d_ff);
     TFM__NEED(b->norm_eps >= 0, "block %d: norm_eps is negative", i);
     TFM__NEED(b->qk_norm_eps >= 0, "block %d: qk_norm_eps is negative", i);
     TFM__NEED(b->attn_softcap >= 0, "block %d: attn_softcap is negative", i);
     TFM__NEED(b->attn_scale >= 0, "block %d: attn_scale is negative", i);
-    if (b->bias & ~511) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "block %d: bias %d has unknown bits", i, (int)b->bias);
+    if (b->bias & ~4095) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "block %d: bias %d has unknown bits", i, (int)b->bias);
     TFM__NEED(b->ffn_gated || !(b->bias & TFM_BIAS_GATE), "block %d: bias of a gate, but ffn_gated is off", i);
     TFM__NEED(b->norm_kind == TFM_NORM_LAYER || !(b->bias & TFM_BIAS_NORM), "block %d: only layer norms have a bias", i);
     TFM__NEED(b->qk_norm_kind == TFM_NORM_LAYER || !(b->bias & TFM_BIAS_QK_NORM),
@@ -1811,6 +1912,15 @@ static tfm_result tfm__check_block(const tfm_block *b, int i, tfm_error *err) {
     TFM__NEED(b->ffn_act != TFM_ACT_XIELU || !b->ffn_gated, "block %d: ffn_act xielu has no gated form", i);
     TFM__NEED(b->qkv_clamp >= 0, "block %d: qkv_clamp is negative", i);
     TFM__NEED(b->temperature == 0 || b->temperature_ctx > 0, "block %d: temperature without temperature_ctx", i);
+    TFM__NEED(b->mask != TFM_MASK_CHUNKED || b->window > 0, "block %d: mask chunked without window, the size of a chunk", i);
+    TFM__NEED(b->ffn_limit >= 0, "block %d: ffn_limit is negative", i);
+    TFM__NEED(b->ffn_gated || (b->ffn_limit == 0 && b->ffn_up_offset == 0), "block %d: ffn_limit or ffn_up_offset without ffn_gated", i);
+    TFM__NEED(b->ffn_kind == TFM_FFN_EXPERTS || !(b->bias & (TFM_BIAS_ROUTER | TFM_BIAS_SELECT | TFM_BIAS_EXPERTS)),
+              "block %d: bias of a router or of experts, but ffn_kind is dense", i);
+    if (b->ffn_kind == TFM_FFN_EXPERTS) {
+        const tfm_result bad = tfm__check_experts(b, i, err);
+        if (bad) return bad;
+    }
     return tfm__check_rope(b, i, err);
 }
 
@@ -1861,11 +1971,12 @@ TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err) {
 /* --- roles and shapes --- */
 
 enum { TFM__DIM_1, TFM__DIM_EMBED, TFM__DIM_SLOPES, TFM__DIM_ACT, TFM__DIM_MODEL, TFM__DIM_VOCAB, TFM__DIM_POS, TFM__DIM_Q, TFM__DIM_KV, TFM__DIM_QNORM, TFM__DIM_KNORM,
-       TFM__DIM_FF, TFM__DIM_ROPE };
+       TFM__DIM_FF, TFM__DIM_ROPE, TFM__DIM_HEADS, TFM__DIM_EXPERTS, TFM__DIM_EXPERT };
 enum { TFM__IF_ALWAYS, TFM__IF_POS, TFM__IF_OUT_NORM, TFM__IF_OUT_NORM_B, TFM__IF_UNTIED, TFM__IF_HEAD_B, TFM__IF_FACTORS,
        TFM__IF_LONG, TFM__IF_PRE, TFM__IF_PRE_B, TFM__IF_POST, TFM__IF_POST_B, TFM__IF_PRE_FFN, TFM__IF_PRE_FFN_B,
        TFM__IF_QK_NORM, TFM__IF_QK_NORM_B, TFM__IF_GATED, TFM__IF_BIAS, TFM__IF_SLOPES, TFM__IF_PROJ, TFM__IF_EMBED_NORM,
-       TFM__IF_EMBED_NORM_B, TFM__IF_ACT };
+       TFM__IF_EMBED_NORM_B, TFM__IF_ACT, TFM__IF_SINKS, TFM__IF_DENSE, TFM__IF_DENSE_BIAS, TFM__IF_EXPERTS,
+       TFM__IF_EXPERTS_GATED, TFM__IF_EXPERTS_BIAS, TFM__IF_EXPERTS_GATE_BIAS, TFM__IF_SHARED_GATE };
 
 /* role · name · rows · cols · condition · bias bit (for TFM__IF_BIAS) */
 typedef struct tfm__role_row { int32_t role; const char *name; uint8_t rows, cols, when; uint16_t bias; } tfm__role_row;
@@ -1904,12 +2015,23 @@ static const tfm__role_row tfm__roles[] = {
     {TFM_ROLE_FFN_POST_NORM, "post_ffw_norm.weight", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_POST, 0},
     {TFM_ROLE_FFN_POST_NORM_B, "post_ffw_norm.bias", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_POST_B, 0},
     {TFM_ROLE_GATE, "ffn_gate.weight", TFM__DIM_FF, TFM__DIM_MODEL, TFM__IF_GATED, 0},
-    {TFM_ROLE_UP, "ffn_up.weight", TFM__DIM_FF, TFM__DIM_MODEL, TFM__IF_ALWAYS, 0},
-    {TFM_ROLE_DOWN, "ffn_down.weight", TFM__DIM_MODEL, TFM__DIM_FF, TFM__IF_ALWAYS, 0},
-    {TFM_ROLE_GATE_B, "ffn_gate.bias", TFM__DIM_1, TFM__DIM_FF, TFM__IF_BIAS, TFM_BIAS_GATE},
-    {TFM_ROLE_UP_B, "ffn_up.bias", TFM__DIM_1, TFM__DIM_FF, TFM__IF_BIAS, TFM_BIAS_UP},
-    {TFM_ROLE_DOWN_B, "ffn_down.bias", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_BIAS, TFM_BIAS_DOWN},
+    {TFM_ROLE_UP, "ffn_up.weight", TFM__DIM_FF, TFM__DIM_MODEL, TFM__IF_DENSE, 0},
+    {TFM_ROLE_DOWN, "ffn_down.weight", TFM__DIM_MODEL, TFM__DIM_FF, TFM__IF_DENSE, 0},
+    {TFM_ROLE_GATE_B, "ffn_gate.bias", TFM__DIM_1, TFM__DIM_FF, TFM__IF_DENSE_BIAS, TFM_BIAS_GATE},
+    {TFM_ROLE_UP_B, "ffn_up.bias", TFM__DIM_1, TFM__DIM_FF, TFM__IF_DENSE_BIAS, TFM_BIAS_UP},
+    {TFM_ROLE_DOWN_B, "ffn_down.bias", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_DENSE_BIAS, TFM_BIAS_DOWN},
     {TFM_ROLE_ACT, "ffn_act.weight", TFM__DIM_1, TFM__DIM_ACT, TFM__IF_ACT, 0},
+    {TFM_ROLE_SINKS, "attn_sinks.weight", TFM__DIM_1, TFM__DIM_HEADS, TFM__IF_SINKS, 0},
+    {TFM_ROLE_ROUTER, "ffn_gate_inp.weight", TFM__DIM_EXPERTS, TFM__DIM_MODEL, TFM__IF_EXPERTS, 0},
+    {TFM_ROLE_ROUTER_B, "ffn_gate_inp.bias", TFM__DIM_1, TFM__DIM_EXPERTS, TFM__IF_EXPERTS_BIAS, TFM_BIAS_ROUTER},
+    {TFM_ROLE_ROUTER_SELECT_B, "exp_probs_b.bias", TFM__DIM_1, TFM__DIM_EXPERTS, TFM__IF_EXPERTS_BIAS, TFM_BIAS_SELECT},
+    {TFM_ROLE_SHARED_GATE, "ffn_gate_inp_shexp.weight", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_SHARED_GATE, 0},
+    {TFM_ROLE_EXPERT_GATE, "ffn_gate_exps.weight", TFM__DIM_EXPERT, TFM__DIM_MODEL, TFM__IF_EXPERTS_GATED, 0},
+    {TFM_ROLE_EXPERT_UP, "ffn_up_exps.weight", TFM__DIM_EXPERT, TFM__DIM_MODEL, TFM__IF_EXPERTS, 0},
+    {TFM_ROLE_EXPERT_DOWN, "ffn_down_exps.weight", TFM__DIM_MODEL, TFM__DIM_EXPERT, TFM__IF_EXPERTS, 0},
+    {TFM_ROLE_EXPERT_GATE_B, "ffn_gate_exps.bias", TFM__DIM_1, TFM__DIM_EXPERT, TFM__IF_EXPERTS_GATE_BIAS, TFM_BIAS_EXPERTS},
+    {TFM_ROLE_EXPERT_UP_B, "ffn_up_exps.bias", TFM__DIM_1, TFM__DIM_EXPERT, TFM__IF_EXPERTS_BIAS, TFM_BIAS_EXPERTS},
+    {TFM_ROLE_EXPERT_DOWN_B, "ffn_down_exps.bias", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_EXPERTS_BIAS, TFM_BIAS_EXPERTS},
 };
 
 static const tfm__role_row *tfm__role_find(int32_t role) {
@@ -1946,6 +2068,7 @@ static int tfm__role_present(const tfm_config *c, const tfm_block *b, const tfm_
     const int pre = b && (b->norm_place == TFM_PLACE_PRE || b->norm_place == TFM_PLACE_SANDWICH);
     const int post = b && b->norm_place != TFM_PLACE_PRE;
     const int own_ffn_norm = b && b->residual != TFM_RESIDUAL_PARALLEL_1;
+    const int dense = b && b->d_ff > 0, experts = b && b->ffn_kind == TFM_FFN_EXPERTS, bias = b && (b->bias & r->bias);
     switch (r->when) {
         case TFM__IF_ALWAYS: return 1;
         case TFM__IF_POS: return c->pos_kind == TFM_POS_LEARNED;
@@ -1961,15 +2084,23 @@ static int tfm__role_present(const tfm_config *c, const tfm_block *b, const tfm_
         case TFM__IF_POST_B: return biases && post;
         case TFM__IF_PRE_FFN: return weights && pre && own_ffn_norm;
         case TFM__IF_PRE_FFN_B: return biases && pre && own_ffn_norm;
-        case TFM__IF_QK_NORM: return b && b->qk_norm != TFM_QKNORM_NONE && !b->norm_no_weight;
+        case TFM__IF_QK_NORM: return b && b->qk_norm != TFM_QKNORM_NONE && !b->norm_no_weight && !b->qk_norm_no_weight;
         case TFM__IF_QK_NORM_B: return b && b->qk_norm != TFM_QKNORM_NONE && (b->bias & TFM_BIAS_QK_NORM);
         case TFM__IF_ACT: return b && b->ffn_act == TFM_ACT_XIELU;
         case TFM__IF_SLOPES: return tfm__slope_block(c) != NULL;
         case TFM__IF_PROJ: return c->d_embed != 0;
         case TFM__IF_EMBED_NORM: return c->embed_norm && c->norm_kind != TFM_NORM_NONE && !c->norm_no_weight;
         case TFM__IF_EMBED_NORM_B: return c->embed_norm && c->norm_kind == TFM_NORM_LAYER && c->norm_bias;
-        case TFM__IF_GATED: return b && b->ffn_gated;
-        case TFM__IF_BIAS: return b && (b->bias & r->bias);
+        case TFM__IF_SINKS: return b && b->sinks;
+        case TFM__IF_GATED: return dense && b->ffn_gated;
+        case TFM__IF_DENSE: return dense;
+        case TFM__IF_DENSE_BIAS: return dense && bias;
+        case TFM__IF_EXPERTS: return experts;
+        case TFM__IF_EXPERTS_GATED: return experts && b->ffn_gated;
+        case TFM__IF_EXPERTS_BIAS: return experts && bias;
+        case TFM__IF_EXPERTS_GATE_BIAS: return experts && bias && b->ffn_gated;
+        case TFM__IF_SHARED_GATE: return experts && b->shared_gate;
+        case TFM__IF_BIAS: return bias;
         default: return 0;
     }
 }
@@ -1987,6 +2118,9 @@ static int64_t tfm__role_dim(const tfm_config *c, const tfm_block *b, int dim) {
         case TFM__DIM_QNORM: return b->qk_norm == TFM_QKNORM_HEAD ? b->head_dim : (int64_t)b->n_heads * b->head_dim;
         case TFM__DIM_KNORM: return b->qk_norm == TFM_QKNORM_HEAD ? b->head_dim : (int64_t)b->n_kv_heads * b->head_dim;
         case TFM__DIM_FF: return b->d_ff;
+        case TFM__DIM_HEADS: return b->n_heads;
+        case TFM__DIM_EXPERTS: return b->n_experts;
+        case TFM__DIM_EXPERT: return b->d_expert;
         case TFM__DIM_ROPE: return tfm__rope_dims(tfm__factor_block(c, 0)) / 2;
         default: return 1;
     }
@@ -2002,6 +2136,11 @@ TFM_API int tfm_role_shape(const tfm_config *c, int32_t layer, int32_t role, int
     *cols = tfm__role_dim(c, b, r->cols);
     *optional = 0;
     return 1;
+}
+
+TFM_API int32_t tfm_role_experts(const tfm_config *c, int32_t layer, int32_t role) {
+    if (role < TFM_ROLE_EXPERT_GATE || role > TFM_ROLE_EXPERT_DOWN_B || layer < 0 || layer >= c->n_layers) return 0;
+    return tfm__layer(c, layer)->ffn_kind == TFM_FFN_EXPERTS ? tfm__layer(c, layer)->n_experts : 0;
 }
 
 TFM_API const char *tfm_role_name(int32_t role) {
@@ -2395,7 +2534,14 @@ static void tfm__bind(tfm_model *m, int64_t i, const tfm_weight *w, uint64_t has
     b->hash = hash;
 }
 
-/* Checks weight i against the shape its role asks for and enters it into the index. */
+/* Whether weight i is `expert` of a role of a layer. */
+static int tfm__is_expert(const tfm_model *m, int64_t i, int32_t layer, int32_t role, int32_t expert) {
+    const tfm__bound *b = (const tfm__bound *)m->bound.p + i;
+    return i >= 0 && i < m->n_bound && b->layer == layer && b->role == role && b->expert == expert;
+}
+
+/* Checks weight i against the shape its role asks for and enters it into the index: of experts the first, the others
+   follow it. */
 static tfm_result tfm__check_weight(tfm_model *m, int64_t i, tfm_error *err) {
     const tfm__bound *b = (const tfm__bound *)m->bound.p + i;
     const tfm_config *c = &m->config.c;
@@ -2403,7 +2549,8 @@ static tfm_result tfm__check_weight(tfm_model *m, int64_t i, tfm_error *err) {
     int optional = 0;
     char name[64];
     tfm_weight_name(b->stack, b->layer, b->role, b->expert, name, sizeof name);
-    if (b->stack != TFM_STACK_DECODER || b->expert != -1 || !tfm__role_find(b->role) || b->layer < -1)
+    const int32_t experts = tfm_role_experts(c, b->layer, b->role);
+    if (b->stack != TFM_STACK_DECODER || (b->expert != -1 && !experts) || !tfm__role_find(b->role) || b->layer < -1)
         return tfm__fail(err, TFM_ERR_UNSUPPORTED,
                          "tensor %s (stack %d, role %d, expert %d) is unknown to this version", name,
                          (int)b->stack, (int)b->role, (int)b->expert);
@@ -2413,6 +2560,14 @@ static tfm_result tfm__check_weight(tfm_model *m, int64_t i, tfm_error *err) {
               b->rows, b->cols, rows, cols);
     if (rows == 1 && tfm__role_find(b->role)->rows == TFM__DIM_1)
         TFM__NEED(b->type == TFM_F32 && b->layout == TFM_ROWS, "tensor %s is a vector and must be F32", name);
+    if (b->role == TFM_ROLE_ROUTER)
+        TFM__NEED(tfm_type_get(b->type)->block == 1, "tensor %s is a router and must be of a float type", name);
+    TFM__NEED(!experts || (b->expert >= 0 && b->expert < experts), "tensor %s: the layer has %d experts", name, (int)experts);
+    if (experts && b->expert > 0) {
+        TFM__NEED(tfm__is_expert(m, i - 1, b->layer, b->role, b->expert - 1), "tensor %s does not follow expert %d", name,
+                  (int)(b->expert - 1));
+        return TFM_OK;
+    }
     int32_t *slot = tfm__index(m, b->layer, b->role);
     TFM__NEED(*slot < 0, "tensor %s appears twice", name);
     *slot = (int32_t)i;
@@ -2428,8 +2583,9 @@ static tfm_result tfm__check_complete(tfm_model *m, tfm_error *err) {
             int64_t rows, cols;
             int optional;
             if (!tfm_role_shape(c, layer, role, &rows, &cols, &optional) || optional) continue;
-            TFM__NEED(*tfm__index(m, layer, role) >= 0, "tensor %s is missing",
-                      tfm_weight_name(0, layer, role, -1, name, sizeof name));
+            const int32_t last = tfm_role_experts(c, layer, role) - 1, slot = *tfm__index(m, layer, role);
+            TFM__NEED(slot >= 0 && (last < 0 || tfm__is_expert(m, (int64_t)slot + last, layer, role, last)),
+                      "tensor %s is missing", tfm_weight_name(0, layer, role, last, name, sizeof name));
         }
     if (c->tied) *tfm__index(m, -1, TFM_ROLE_HEAD) = *tfm__index(m, -1, TFM_ROLE_EMBED);
     return TFM_OK;
@@ -2809,6 +2965,14 @@ TFM_API tfm_tensor tfm_model_tensor(const tfm_model *m, int32_t layer, int32_t r
     return slot && *slot >= 0 ? tfm__bound_tensor((const tfm__bound *)m->bound.p + *slot) : none;
 }
 
+TFM_API tfm_tensor tfm_model_expert(const tfm_model *m, int32_t layer, int32_t role, int32_t expert) {
+    tfm_tensor none;
+    memset(&none, 0, sizeof none);
+    if (expert < 0 || !m->config.c.n_layers || expert >= tfm_role_experts(&m->config.c, layer, role)) return none;
+    const int32_t first = *tfm__index(m, layer, role);
+    return first >= 0 ? tfm__bound_tensor((const tfm__bound *)m->bound.p + first + expert) : none;
+}
+
 TFM_API const void *tfm_model_section(const tfm_model *m, int32_t id, size_t *bytes) {
     *bytes = 0;
     if (id <= 0 || id >= TFM__KNOWN_SECTIONS) return NULL;
@@ -2862,7 +3026,8 @@ typedef struct tfm__layout {
     uint64_t xn;       /* float [n][d_model]: normalised input of a sublayer */
     uint64_t y, z;     /* float [n][d_model]: a sublayer's output; z: the second one of parallel blocks, else empty */
     uint64_t q8;       /* q8 rows [n] of the widest matmul input */
-    uint64_t work;     /* float: q, k, v, attention [n][..], or gate and up [n][d_ff] */
+    uint64_t work;     /* float: q, k, v, attention [n][..], or what the feed-forward needs */
+    uint64_t routes;   /* int32 and float: see tfm__routes */
     uint64_t hidden;   /* float [rows][d_model] after the final norm */
     uint64_t logits;   /* float [logit rows][n_vocab] */
     uint64_t scratch;  /* TFM__SCRATCH bytes a thread */
@@ -2899,6 +3064,8 @@ typedef struct tfm__plan {
     int32_t n_ctx, n_batch, kv_type, q8, want, n_threads, half, parallel;
     int64_t rope_len;
     size_t width_in, width_work; /* widest matmul input; floats of `work` a token */
+    size_t picks, experts;       /* of a mixture of experts: the most that a token picks, and has to pick from */
+    size_t width_experts;        /* floats of `work` a row; there are n_batch rows, or more if a token picks more */
 } tfm__plan;
 
 static size_t tfm__kv_row_bytes(int32_t kv_type, size_t n) {
@@ -2909,6 +3076,17 @@ static size_t tfm__max(size_t a, size_t b) { return a > b ? a : b; }
 
 /* By TFM_KV_. */
 static const int32_t tfm__kv_types[] = {TFM_F16, TFM_F32, TFM_F16, TFM_BF16, TFM_Q8_0};
+
+static void tfm__plan_feed_forward(tfm__plan *p, const tfm_block *b, size_t d_model) {
+    const size_t d_ff = (size_t)b->d_ff, d_expert = (size_t)b->d_expert, experts = (size_t)b->n_experts;
+    p->width_in = tfm__max(p->width_in, tfm__max(d_ff, d_expert));
+    p->width_work = tfm__max(p->width_work, 2 * d_ff);
+    if (b->ffn_kind != TFM_FFN_EXPERTS) return;
+    p->width_work = tfm__max(p->width_work, 2 * d_ff + d_model + 1); /* the shared expert's output and gate */
+    p->width_experts = tfm__max(p->width_experts, 2 * experts + d_model + 2 * d_expert);
+    p->picks = tfm__max(p->picks, (size_t)b->n_experts_used);
+    p->experts = tfm__max(p->experts, experts);
+}
 
 static tfm_result tfm__make_plan(const tfm_model *m, const tfm_session_config *cfg, tfm__plan *p, tfm_error *err) {
     tfm_session_config zero;
@@ -2949,11 +3127,14 @@ static tfm_result tfm__make_plan(const tfm_model *m, const tfm_session_config *c
         if (p->kv_type == TFM_Q8_0 && b->head_dim % 32)
             return tfm__fail(err, TFM_ERR_ARG, "kv q8_0 needs head_dim to be a multiple of 32, block %d has %d", i,
                              (int)b->head_dim);
-        p->width_in = tfm__max(p->width_in, tfm__max(q, (size_t)b->d_ff));
-        p->width_work = tfm__max(p->width_work, tfm__max(2 * q + 2 * kv, 2 * (size_t)b->d_ff));
+        p->width_in = tfm__max(p->width_in, q);
+        p->width_work = tfm__max(p->width_work, 2 * q + 2 * kv);
+        tfm__plan_feed_forward(p, b, (size_t)c->d_model);
         p->parallel |= b->residual != TFM_RESIDUAL_SEQUENTIAL;
         if (b->rope_style) p->half = (int32_t)tfm__max((size_t)p->half, (size_t)tfm__rope_dims(b) / 2);
     }
+    if (p->picks && (size_t)p->n_batch > INT32_MAX / p->picks)
+        return tfm__fail(err, TFM_ERR_ARG, "n_batch %d is too large for %d experts a token", (int)p->n_batch, (int)p->picks);
     return TFM_OK;
 }
 
@@ -2969,8 +3150,11 @@ static void tfm__session_carve(tfm__arena *a, const tfm_model *m, const tfm__pla
     const size_t n = (size_t)p->n_batch, half = (size_t)p->half, d = (size_t)c->d_model, blocks = (size_t)c->n_blocks;
     const size_t hidden = p->want == TFM_WANT_LAST ? 1 : p->want == TFM_WANT_NONE ? 0 : n;
     const size_t logits = p->want == TFM_WANT_LAST ? 1 : p->want == TFM_WANT_ALL ? n : 0;
-    size_t count = 0, table_rows = 0;
-    if (!tfm__mul(blocks, n, &table_rows)) a->overflow = 1;
+    const size_t expert_rows = tfm__max(n, p->picks);
+    size_t count = 0, table_rows = 0, work = 0, experts_work = 0, routes = 0;
+    if (!tfm__mul(blocks, n, &table_rows) || !tfm__mul(n, p->width_work, &work) ||
+        !tfm__mul(expert_rows, p->width_experts, &experts_work) || !tfm__mul(n, 3 * p->picks, &routes) ||
+        !tfm__add(routes, p->experts + 1, &routes)) a->overflow = 1;
 #define TFM__PART(field, items, size) do { at->field = a->used; tfm__carve(a, items, size); } while (0)
 #define TFM__ROWS(field, rows, width) do { if (!tfm__mul(rows, width, &count)) a->overflow = 1; TFM__PART(field, count, 4); } while (0)
     tfm__carve(a, 1, sizeof(tfm_session));
@@ -2984,8 +3168,9 @@ static void tfm__session_carve(tfm__arena *a, const tfm_model *m, const tfm__pla
     TFM__ROWS(xn, n, d);
     TFM__ROWS(y, n, d);
     TFM__ROWS(z, p->parallel ? n : 0, d);
-    TFM__PART(q8, p->q8 ? n : 0, tfm_q8_row_bytes((int64_t)((p->width_in + 31) / 32 * 32)));
-    TFM__ROWS(work, n, p->width_work);
+    TFM__PART(q8, p->q8 ? expert_rows : 0, tfm_q8_row_bytes((int64_t)((p->width_in + 31) / 32 * 32)));
+    TFM__PART(work, tfm__max(work, experts_work), 4);
+    TFM__PART(routes, p->picks ? routes : 0, 4);
     TFM__ROWS(hidden, hidden, d);
     TFM__ROWS(logits, logits, (size_t)c->n_vocab);
     TFM__PART(scratch, (size_t)p->n_threads, TFM__SCRATCH);
@@ -3349,6 +3534,18 @@ static void tfm__matmul_part(void *ctx, int thread, int64_t first, int64_t last)
 
 static int tfm__is_float(int32_t type) { return type == TFM_F32 || type == TFM_F16 || type == TFM_BF16; }
 
+/* n rows of x [cols] as q8 rows; returns them. */
+static const uint8_t *tfm__quantize(const tfm__pass *p, const float *x, int64_t cols, int64_t n) {
+    tfm__quantize_job q;
+    q.k = p->k;
+    q.out = (uint8_t *)tfm__floats(p->s, p->s->at.q8);
+    q.x = x;
+    q.stride = tfm_q8_row_bytes(cols);
+    q.cols = cols;
+    tfm__for(&p->w, n, 4 * cols, tfm__quantize_part, &q);
+    return q.out;
+}
+
 /* y_i = W_i x (+ bias) for `count` weights. x: n rows [cols], n rows of this call. */
 static void tfm__linears(const tfm__pass *p, const float *x, int64_t cols, int64_t n, const tfm__linear *l, int count) {
     tfm__matmul_job job;
@@ -3375,15 +3572,7 @@ static void tfm__linears(const tfm__pass *p, const float *x, int64_t cols, int64
         job.end[i] = (job.w[i].rows + 15) / 16 + (i ? job.end[i - 1] : 0);
         quantized |= a->x_q8;
     }
-    if (quantized) {
-        tfm__quantize_job q;
-        q.k = p->k;
-        q.out = q8;
-        q.x = x;
-        q.stride = q8_stride;
-        q.cols = cols;
-        tfm__for(&p->w, n, 4 * cols, tfm__quantize_part, &q);
-    }
+    if (quantized) tfm__quantize(p, x, cols, n);
     tfm__for(&p->w, job.end[count - 1], 16 * cols * n, tfm__matmul_part, &job);
 }
 
@@ -3440,7 +3629,7 @@ static void tfm__clamp(float *x, float most, int64_t n) {
 
 /* The factor on the query at a position: grows with the logarithm of how often the trained context fits before it. */
 static float tfm__temperature(const tfm_block *b, int64_t pos) {
-    return 1.0f + b->temperature * tfm__log1p((float)tfm__quotient(pos, b->temperature_ctx));
+    return 1.0f + b->temperature * tfm__log1p((float)tfm__quotient(pos + b->temperature_offset, b->temperature_ctx));
 }
 
 /* Per token: clamp, QK-norm, RoPE, temperature, K and V into the cache. */
@@ -3526,7 +3715,9 @@ static void tfm__attend(const tfm__pass *p, float *y, const float *x) {
     job.a.head_dim = b->head_dim;
     job.a.pos = p->pos;
     job.a.length = cache->length;
-    job.a.window = b->window;
+    if (b->mask == TFM_MASK_CHUNKED) job.a.chunk = b->window;
+    else job.a.window = b->window;
+    job.a.sinks = b->sinks ? tfm__vector_of(p, TFM_ROLE_SINKS) : NULL;
     job.a.scale = tfm__floats(s, s->at.scale)[b - p->c->blocks];
     job.a.softcap = b->attn_softcap;
     job.a.slopes_bf16 = b->alibi == TFM_ALIBI_BF16;
@@ -3555,39 +3746,382 @@ typedef struct tfm__act_job {
     const tfm_kernels *k;
     float *gate, *up;
     const float *params; /* of xIELU */
+    float limit, up_offset;
     int32_t act, gated;
     int64_t width;
 } tfm__act_job;
+
+static void tfm__limit(float *gate, float *up, float limit, int64_t n) {
+    tfm__clamp(up, limit, n);
+    for (int64_t i = 0; i < n; i++)
+        if (gate[i] > limit) gate[i] = limit;
+}
 
 static void tfm__act_rows(void *ctx, int thread, int64_t first, int64_t last) {
     const tfm__act_job *j = (const tfm__act_job *)ctx;
     const int64_t at = first * j->width, n = (last - first) * j->width;
     (void)thread;
+    if (j->limit > 0) tfm__limit(j->gate + at, j->up + at, j->limit, n);
+    for (int64_t i = at; j->up_offset != 0 && i < at + n; i++) j->up[i] += j->up_offset;
     if (j->act == TFM_ACT_XIELU) tfm__xielu(j->up + at, j->params, n);
     else if (j->gated) j->k->glu(j->gate + at, j->gate + at, j->up + at, j->act, n);
     else j->k->activate(j->up + at, j->act, n);
 }
 
-/* y = down(act(gate x) * up x), or down(act(up x)). x [n][d_model] */
-static void tfm__feed_forward(const tfm__pass *p, float *y, const float *x) {
+/* n rows of up, and of gate if there are gates, become act(gate) * up or act(up); returns where that stands. */
+static const float *tfm__act(const tfm__pass *p, float *up, float *gate, int64_t n, int64_t width) {
     const tfm_block *b = p->b;
     tfm__act_job act;
-    tfm__linear in[2];
     act.k = p->k;
-    act.up = tfm__floats(p->s, p->s->at.work);
-    act.gate = act.up + p->n * b->d_ff;
+    act.up = up;
+    act.gate = gate;
     act.params = tfm__vector_of(p, TFM_ROLE_ACT);
+    act.limit = b->ffn_limit;
+    act.up_offset = b->ffn_up_offset;
     act.act = b->ffn_act;
     act.gated = b->ffn_gated;
-    act.width = b->d_ff;
-    in[0] = tfm__to(act.up, TFM_ROLE_UP, TFM_ROLE_UP_B);
-    in[1] = tfm__to(act.gate, TFM_ROLE_GATE, TFM_ROLE_GATE_B);
+    act.width = width;
+    tfm__for(&p->w, n, 8 * width, tfm__act_rows, &act);
+    return b->ffn_gated ? gate : up;
+}
+
+/* y = down(act(gate x) * up x), or down(act(up x)). x [n][d_model] */
+static void tfm__dense(const tfm__pass *p, float *y, const float *x) {
+    const tfm_block *b = p->b;
+    float *up = tfm__floats(p->s, p->s->at.work), *gate = up + p->n * b->d_ff;
+    tfm__linear in[2];
+    in[0] = tfm__to(up, TFM_ROLE_UP, TFM_ROLE_UP_B);
+    in[1] = tfm__to(gate, TFM_ROLE_GATE, TFM_ROLE_GATE_B);
     tfm__linears(p, x, p->c->d_model, p->n, in, b->ffn_gated ? 2 : 1);
-    tfm__for(&p->w, p->n, 8 * (int64_t)b->d_ff, tfm__act_rows, &act);
-    const float *h = b->ffn_gated ? act.gate : act.up;
+    const float *h = tfm__act(p, up, gate, p->n, b->d_ff);
     tfm__trace(p, "ffn_act", h, b->d_ff);
     const tfm__linear down = tfm__to(y, TFM_ROLE_DOWN, TFM_ROLE_DOWN_B);
     tfm__linears(p, h, b->d_ff, p->n, &down, 1);
+}
+
+/* --- mixture of experts: routing --- */
+
+/* What the router decided for the n tokens of a chunk; k = n_experts_used. A token and one of its experts are a pair:
+   pair t * k + i is the i-th expert of token t. */
+typedef struct tfm__routes {
+    int32_t *pick;  /* [n * k]: the expert of a pair */
+    float *weight;  /* [n * k] */
+    int32_t *order; /* [n * k]: the pairs, by expert, then by token */
+    int32_t *start; /* [n_experts + 1]: the first place in order of each expert's pairs */
+} tfm__routes;
+
+static tfm__routes tfm__routes_of(const tfm__pass *p) {
+    tfm__routes r;
+    const int64_t pairs = p->n * p->b->n_experts_used;
+    float *at = tfm__floats(p->s, p->s->at.routes);
+    r.weight = at;
+    r.pick = (int32_t *)(void *)(at + pairs);
+    r.order = r.pick + pairs;
+    r.start = r.order + pairs;
+    return r;
+}
+
+/* The k largest of n values, the largest first, equal ones by their index; whatever the values are: k different ones. */
+static void tfm__top(int32_t *pick, const float *v, int32_t n, int32_t k) {
+    for (int32_t j = 0; j < n; j++) {
+        int32_t at = j < k ? j : k;
+        if (at == k && !(v[j] > v[pick[--at]])) continue;
+        for (; at > 0 && v[j] > v[pick[at - 1]]; at--) pick[at] = pick[at - 1];
+        pick[at] = j;
+    }
+}
+
+/* Experts of all groups but the best become -inf. v [n_experts] */
+static void tfm__keep_groups(const tfm_block *b, float *v) {
+    const int32_t size = b->n_experts / b->n_groups;
+    float score[TFM__MAX_GROUPS];
+    int32_t best[TFM__MAX_GROUPS];
+    uint8_t kept[TFM__MAX_GROUPS] = {0};
+    for (int32_t g = 0; g < b->n_groups; g++) {
+        int32_t two[2] = {0, 0};
+        const float *of = v + g * size;
+        tfm__top(two, of, size, size < 2 ? 1 : 2);
+        score[g] = b->group_score == TFM_GROUP_TWO ? of[two[0]] + of[two[1]] : of[two[0]];
+    }
+    tfm__top(best, score, b->n_groups, b->n_groups_used);
+    for (int32_t i = 0; i < b->n_groups_used; i++) kept[best[i]] = 1;
+    for (int32_t j = 0; j < b->n_experts; j++)
+        if (!kept[j / size]) v[j] = -TFM__INFINITY;
+}
+
+/* (sum of |w|^p)^(1/p), the terms in their order. */
+static float tfm__p_norm(const float *w, int32_t n, float p) {
+    float sum = 0;
+    for (int32_t i = 0; i < n; i++) {
+        const float a = w[i] < 0 ? -w[i] : w[i];
+        sum += p == 1 || !(a > 0) ? a : (float)tfm__pow((double)a, (double)p);
+    }
+    return p == 1 || !(sum > 0) ? sum : (float)tfm__pow((double)sum, 1 / (double)p);
+}
+
+/* The weights of the experts picked. score [n_experts] */
+static void tfm__weigh_picks(const tfm_block *b, const tfm_kernels *k, float *w, const int32_t *pick, const float *score) {
+    const int32_t n = b->n_experts_used;
+    for (int32_t i = 0; i < n; i++) w[i] = score[pick[i]];
+    if (b->router_weight == TFM_WEIGH_SOFTMAX) k->softmax(w, n);
+    if (b->router_weight == TFM_WEIGH_SIGMOID) k->activate(w, TFM_ACT_SIGMOID, n);
+    if (b->router_norm > 0) {
+        float norm = tfm__p_norm(w, n, b->router_norm) + b->router_norm_eps;
+        if (norm < b->router_norm_floor) norm = b->router_norm_floor;
+        for (int32_t i = 0; i < n; i++) w[i] /= norm;
+    }
+    if (b->router_scale != 0) k->scale(w, b->router_scale, n);
+}
+
+/* See TFM_PICK_SPARSE_MIXER. s [n_experts]: the logits; left [n_experts]: room. */
+static void tfm__sparse_mixer(const tfm_block *b, const tfm_kernels *k, float *w, int32_t *pick, const float *s, float *left) {
+    const int32_t n = b->n_experts;
+    const float most = 2 * b->router_jitter;
+    uint8_t taken[TFM__MAX_EXPERTS] = {0};
+    for (int32_t i = 0; i < b->n_experts_used; i++) {
+        int32_t best = -1;
+        for (int32_t j = 0; j < n; j++)
+            if (!taken[j] && (best < 0 || s[j] > s[best])) best = j;
+        for (int32_t j = 0; j < n; j++) {
+            const float size = s[j] < 0 ? -s[j] : s[j], far = (s[best] - s[j]) / (size > s[best] ? size : s[best]);
+            left[j] = taken[j] || far > most ? -TFM__INFINITY : s[j];
+        }
+        k->softmax(left, n);
+        pick[i] = best;
+        w[i] = left[best];
+        taken[best] = 1;
+    }
+}
+
+typedef struct tfm__route_job { const tfm__pass *p; float *score, *rank; } tfm__route_job; /* [n][n_experts]; score: logits */
+
+static void tfm__route_rows(void *ctx, int thread, int64_t first, int64_t last) {
+    const tfm__route_job *j = (const tfm__route_job *)ctx;
+    const tfm_block *b = j->p->b;
+    const tfm_kernels *k = j->p->k;
+    const tfm__routes r = tfm__routes_of(j->p);
+    const float *bias = tfm__vector_of(j->p, TFM_ROLE_ROUTER_SELECT_B);
+    const int32_t n = b->n_experts;
+    (void)thread;
+    for (int64_t t = first; t < last; t++) {
+        float *score = j->score + t * n, *rank = j->rank + t * n, *w = r.weight + t * b->n_experts_used;
+        int32_t *pick = r.pick + t * b->n_experts_used;
+        if (b->router_pick == TFM_PICK_SPARSE_MIXER) {
+            tfm__sparse_mixer(b, k, w, pick, score, rank);
+            continue;
+        }
+        if (b->router_score == TFM_SCORE_SOFTMAX) k->softmax(score, n);
+        if (b->router_score == TFM_SCORE_SIGMOID) k->activate(score, TFM_ACT_SIGMOID, n);
+        memcpy(rank, score, (size_t)n * sizeof(float));
+        if (bias) k->add(rank, bias, 1.0f, n);
+        if (b->n_groups) tfm__keep_groups(b, rank);
+        tfm__top(pick, rank, n, b->n_experts_used);
+        tfm__weigh_picks(b, k, w, pick, score);
+    }
+}
+
+/* Brings the pairs of the chunk into the order of their experts. */
+static void tfm__order_pairs(const tfm__routes *r, int64_t pairs, int32_t n_experts) {
+    memset(r->start, 0, ((size_t)n_experts + 1) * sizeof *r->start);
+    for (int64_t i = 0; i < pairs; i++) r->start[r->pick[i] + 1]++;
+    for (int32_t e = 0; e < n_experts; e++) r->start[e + 1] += r->start[e];
+    for (int64_t i = 0; i < pairs; i++) r->order[r->start[r->pick[i]]++] = (int32_t)i;
+    for (int32_t e = n_experts; e > 0; e--) r->start[e] = r->start[e - 1]; /* each had moved on to the next one's */
+    r->start[0] = 0;
+}
+
+/* Routes the n tokens x [n][d_model]; work: [2][n][n_experts]. */
+static tfm__routes tfm__route(const tfm__pass *p, const float *x, float *work) {
+    const tfm__linear router = tfm__to(work, TFM_ROLE_ROUTER, TFM_ROLE_ROUTER_B);
+    const tfm__routes r = tfm__routes_of(p);
+    tfm__route_job j;
+    j.p = p;
+    j.score = work;
+    j.rank = work + p->n * p->b->n_experts;
+    tfm__linears(p, x, p->c->d_model, p->n, &router, 1);
+    tfm__trace(p, "router", work, p->b->n_experts);
+    tfm__for(&p->w, p->n, (int64_t)p->b->n_experts * (8 + p->b->n_experts_used), tfm__route_rows, &j);
+    tfm__order_pairs(&r, p->n * p->b->n_experts_used, p->b->n_experts);
+    return r;
+}
+
+/* --- mixture of experts: running them ---
+   A wave is a run of experts whose pairs fit into the rows there is room for; row i of a wave belongs to the pair
+   order[first + i]. Which wave an expert falls into changes no bit: each row is a sequence of its own, and a token's
+   sum goes on from wave to wave in the order of the experts. */
+
+typedef struct tfm__wave {
+    const tfm__pass *p;
+    const tfm__routes *r;
+    int32_t e0, e1;          /* the experts */
+    int64_t first, rows;     /* their pairs, as places in order */
+    float *x;                /* [rows][d_model]: gathered inputs, then the experts' outputs */
+    const float *in;         /* [n][d_model]: the tokens */
+    float *y;                /* [n][d_model]: their sums */
+} tfm__wave;
+
+static void tfm__gather_rows(void *ctx, int thread, int64_t first, int64_t last) {
+    const tfm__wave *v = (const tfm__wave *)ctx;
+    const tfm__pass *p = v->p;
+    const int64_t d = p->c->d_model;
+    (void)thread;
+    for (int64_t i = first; i < last; i++) {
+        const int32_t pair = v->r->order[v->first + i];
+        memcpy(v->x + i * d, v->in + pair / p->b->n_experts_used * d, (size_t)d * sizeof(float));
+        if (p->b->router_on_input) p->k->scale(v->x + i * d, v->r->weight[pair], d);
+    }
+}
+
+/* One matrix of each expert of a wave, or two over the same input. */
+typedef struct tfm__experts_job {
+    const tfm__wave *v;
+    int32_t role[2], role_b[2];
+    float *y[2];             /* [rows][out] */
+    const float *x;          /* [rows][cols] */
+    const uint8_t *q8;       /* the same as q8 rows, if any of the matrices wants them */
+    int64_t cols, out;
+    int count;
+} tfm__experts_job;
+
+static int tfm__wants_q8(const tfm__pass *p, const tfm_tensor *w) { return p->s->q8 && !tfm__is_float(w->type); }
+
+/* Strips [s0, s1) of one matrix of one expert. */
+static void tfm__expert_strips(const tfm__experts_job *j, int32_t e, int i, int64_t s0, int64_t s1, int thread) {
+    const tfm__pass *p = j->v->p;
+    const int32_t *start = j->v->r->start;
+    const int64_t row = start[e] - j->v->first;
+    const tfm_tensor w = tfm_model_expert(p->m, p->layer, j->role[i], e);
+    tfm_matmul_args a;
+    a.w = &w;
+    a.bias = (const float *)tfm_model_expert(p->m, p->layer, j->role_b[i], e).data;
+    a.x_q8 = tfm__wants_q8(p, &w);
+    a.x_stride = a.x_q8 ? tfm_q8_row_bytes(j->cols) : (size_t)j->cols * sizeof(float);
+    a.x = a.x_q8 ? j->q8 + (size_t)row * a.x_stride : (const uint8_t *)(const void *)(j->x + row * j->cols);
+    a.n = start[e + 1] - start[e];
+    a.y = j->y[i] + row * j->out;
+    a.y_stride = (size_t)j->out;
+    a.scratch_bytes = p->s->n_batch > 1 ? TFM__SCRATCH : 0;
+    a.scratch = (uint8_t *)tfm__floats(p->s, p->s->at.scratch) + (size_t)thread * TFM__SCRATCH;
+    p->k->matmul(&a, s0, s1);
+}
+
+/* How many of `all` strips, each `rows` long, begin before `at`. */
+static int64_t tfm__strips_before(int64_t at, int64_t rows, int64_t all) {
+    if (at <= 0) return 0;
+    at = (at + rows - 1) / rows;
+    return at < all ? at : all;
+}
+
+/* The wave's work stands in one line: expert by expert its strips, each as long as the expert has rows. A thread takes
+   the strips that begin in its part. */
+static void tfm__experts_part(void *ctx, int thread, int64_t first, int64_t last) {
+    const tfm__experts_job *j = (const tfm__experts_job *)ctx;
+    const int32_t *start = j->v->r->start;
+    const int64_t strips = (j->out + 15) / 16, all = strips * j->count;
+    for (int32_t e = j->v->e0; e < j->v->e1; e++) {
+        const int64_t rows = start[e + 1] - start[e], at = (start[e] - j->v->first) * all;
+        if (!rows || at >= last || at + rows * all <= first) continue;
+        const int64_t s0 = tfm__strips_before(first - at, rows, all), s1 = tfm__strips_before(last - at, rows, all);
+        for (int i = 0; i < j->count; i++) {
+            const int64_t a = s0 > i * strips ? s0 - i * strips : 0, b = s1 < (i + 1) * strips ? s1 - i * strips : strips;
+            if (a < b) tfm__expert_strips(j, e, i, a, b, thread);
+        }
+    }
+}
+
+static void tfm__experts_matmul(tfm__experts_job *j) {
+    const tfm__wave *v = j->v;
+    j->q8 = NULL;
+    for (int32_t e = v->e0; e < v->e1 && !j->q8; e++)
+        for (int i = 0; i < j->count && !j->q8; i++) {
+            const tfm_tensor w = tfm_model_expert(v->p->m, v->p->layer, j->role[i], e);
+            if (tfm__wants_q8(v->p, &w)) j->q8 = tfm__quantize(v->p, j->x, j->cols, v->rows);
+        }
+    tfm__for(&v->p->w, v->rows * j->count * ((j->out + 15) / 16), 16 * j->cols, tfm__experts_part, j);
+}
+
+/* Columns [first, last) of the wave's outputs are added to the tokens' sums, row after row. */
+static void tfm__scatter_columns(void *ctx, int thread, int64_t first, int64_t last) {
+    const tfm__wave *v = (const tfm__wave *)ctx;
+    const tfm__pass *p = v->p;
+    const int64_t d = p->c->d_model;
+    (void)thread;
+    for (int64_t i = 0; i < v->rows; i++) {
+        const int32_t pair = v->r->order[v->first + i];
+        const float w = p->b->router_on_input ? 1.0f : v->r->weight[pair];
+        p->k->add(v->y + pair / p->b->n_experts_used * d + first, v->x + i * d + first, w, last - first);
+    }
+}
+
+/* y += the outputs of one wave. up: [rows][d_expert], and as much for gate behind it. */
+static void tfm__run_wave(tfm__wave *v, float *up) {
+    const tfm__pass *p = v->p;
+    const tfm_block *b = p->b;
+    float *gate = up + v->rows * b->d_expert;
+    tfm__experts_job j;
+    tfm__for(&p->w, v->rows, p->c->d_model, tfm__gather_rows, v);
+    j.v = v;
+    j.x = v->x;
+    j.cols = p->c->d_model;
+    j.out = b->d_expert;
+    j.count = b->ffn_gated ? 2 : 1;
+    j.role[0] = TFM_ROLE_EXPERT_UP;
+    j.role_b[0] = TFM_ROLE_EXPERT_UP_B;
+    j.y[0] = up;
+    j.role[1] = TFM_ROLE_EXPERT_GATE;
+    j.role_b[1] = TFM_ROLE_EXPERT_GATE_B;
+    j.y[1] = gate;
+    tfm__experts_matmul(&j);
+    j.x = tfm__act(p, up, gate, v->rows, b->d_expert);
+    j.cols = b->d_expert;
+    j.out = p->c->d_model;
+    j.count = 1;
+    j.role[0] = TFM_ROLE_EXPERT_DOWN;
+    j.role_b[0] = TFM_ROLE_EXPERT_DOWN_B;
+    j.y[0] = v->x;
+    tfm__experts_matmul(&j);
+    tfm__for(&p->w, p->c->d_model, v->rows, tfm__scatter_columns, v);
+}
+
+/* y += the shared expert, times its gate if it has one. */
+static void tfm__add_shared(const tfm__pass *p, float *y, const float *x) {
+    const int64_t n = p->n, d = p->c->d_model;
+    float *out = tfm__floats(p->s, p->s->at.work) + 2 * n * p->b->d_ff, *gate = out + n * d;
+    tfm__dense(p, out, x);
+    if (p->b->shared_gate) {
+        const tfm__linear l = tfm__to(gate, TFM_ROLE_SHARED_GATE, 0);
+        tfm__linears(p, x, d, n, &l, 1);
+        p->k->activate(gate, TFM_ACT_SIGMOID, n);
+    }
+    for (int64_t t = 0; t < n; t++) p->k->add(y + t * d, out + t * d, p->b->shared_gate ? gate[t] : 1.0f, d);
+}
+
+/* y = sum over a token's experts of weight * expert(x), then the shared expert. x [n][d_model] */
+static void tfm__mixture(const tfm__pass *p, float *y, const float *x) {
+    const tfm_block *b = p->b;
+    const int64_t d = p->c->d_model, room = p->n > b->n_experts_used ? p->n : b->n_experts_used;
+    float *work = tfm__floats(p->s, p->s->at.work);
+    const tfm__routes r = tfm__route(p, x, work);
+    tfm__wave v;
+    v.p = p;
+    v.r = &r;
+    v.x = work;
+    v.in = x;
+    v.y = y;
+    memset(y, 0, (size_t)(p->n * d) * sizeof(float));
+    for (v.e0 = 0; v.e0 < b->n_experts; v.e0 = v.e1) {
+        v.first = r.start[v.e0];
+        for (v.e1 = v.e0 + 1; v.e1 < b->n_experts && r.start[v.e1 + 1] - v.first <= room; v.e1++) {}
+        v.rows = r.start[v.e1] - v.first;
+        if (v.rows) tfm__run_wave(&v, work + room * d);
+    }
+    tfm__trace(p, "experts", y, d);
+    if (b->d_ff) tfm__add_shared(p, y, x);
+}
+
+static void tfm__feed_forward(const tfm__pass *p, float *y, const float *x) {
+    if (p->b->ffn_kind == TFM_FFN_EXPERTS) tfm__mixture(p, y, x);
+    else tfm__dense(p, y, x);
 }
 
 /* --- the block --- */
@@ -8157,7 +8691,7 @@ static void FN(matmul)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1)
    weighted sum of values. */
 typedef struct FN(query) {
     const float *q;
-    float *out, m, l, slope;
+    float *out, m, l, slope, sink;
     int64_t begin, end;
 } FN(query);
 
@@ -8304,6 +8838,13 @@ TFM__BODY void FN(block)(const int32_t type, const int nr, FN(query) *rows, cons
     }
 }
 
+/* The sink is merged like a block of one more position whose value is 0. */
+static void FN(sink)(FN(query) *row, int64_t head_dim) {
+    const float m = row->m > row->sink ? row->m : row->sink, keep = FN(exp_one)(row->m - m);
+    row->l = row->l * keep + FN(exp_one)(row->sink - m);
+    TFM__EACH(i, w, head_dim) FN(put)(row->out + i, FN(mul)(FN(get)(row->out + i, w, 0.0f), FN(set)(keep)), w);
+}
+
 /* Up to four queries that read the same kv head. They share the loads of a block that they see alike; where a mask cuts
    it differently each goes alone, with the same arithmetic. */
 TFM__BODY void FN(queries)(const int32_t type, const tfm_attention_args *a, int64_t kv_head, FN(query) *rows, int n) {
@@ -8339,6 +8880,7 @@ TFM__BODY void FN(queries)(const int32_t type, const tfm_attention_args *a, int6
         }
     }
     for (int r = 0; r < n; r++) {
+        if (a->sinks) FN(sink)(&rows[r], a->head_dim);
         const VF l = FN(set)(rows[r].l);
         TFM__EACH(i, w, a->head_dim) FN(put)(rows[r].out + i, FN(div)(FN(get)(rows[r].out + i, w, 0.0f), l), w);
     }
@@ -8377,8 +8919,10 @@ static void FN(attention)(const tfm_attention_args *a, int64_t item0, int64_t it
                 rows[n].q = a->q + i * a->head_dim;
                 rows[n].out = a->out + i * a->head_dim;
                 rows[n].slope = a->slopes ? a->slopes[i % heads] : 0.0f;
+                rows[n].sink = a->sinks ? a->sinks[i % heads] : 0.0f;
                 rows[n].end = a->pos + t + 1;
                 rows[n].begin = a->window > 0 && rows[n].end > a->window ? rows[n].end - a->window : 0;
+                if (a->chunk > 0) rows[n].begin = tfm__quotient(a->pos + t, a->chunk) * a->chunk;
                 if (++n < 4) continue;
                 FN(query_group)(a, kv, rows, n);
                 n = 0;
