@@ -374,7 +374,8 @@ typedef struct tfm_rope_params {
     int32_t ctx_orig, ctx_max;       /* trained length before scaling; the model's maximum (dynamic) */
     float low, high;                 /* bands: low/high_freq_factor; YaRN: beta_slow, beta_fast */
     float attn_factor;               /* YaRN, long: cos and sin are multiplied by it (0 = computed by the paper's rule) */
-    float mscale, mscale_all;        /* YaRN: mscale, mscale_all_dim (0 = absent) */
+    float mscale, mscale_all;        /* YaRN: mscale, mscale_all_dim (0 = absent); long: instead of attn_factor up to
+                                        ctx_orig and beyond it (0 = absent) */
     int32_t no_truncate;             /* YaRN: ramp bounds not rounded */
     const float *factors;            /* [dims/2] FACTORS, or LONG: short, NULL otherwise */
     const float *factors_long;       /* [dims/2] LONG */
@@ -6972,7 +6973,8 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
     }
     if (p->scaling == TFM_ROPE_YARN) tfm__rope_yarn(p, theta, inv_freq);
     if (p->scaling == TFM_ROPE_BANDS) tfm__rope_bands(p, inv_freq);
-    *mscale = tfm__rope_mscale(p);
+    *mscale = p->scaling == TFM_ROPE_LONG ? (rope_len > p->ctx_orig ? p->mscale_all : p->mscale) : 0.0f;
+    if (!(*mscale > 0)) *mscale = tfm__rope_mscale(p);
 }
 
 #if defined(__clang__)

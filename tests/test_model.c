@@ -432,7 +432,7 @@ static void test_descriptions_refused(fixture *f) {
         BLOCK_ROW(head_dim, 1 << 30), BLOCK_ROW(d_ff, 0), BLOCK_ROW(d_ff, INT32_MAX), BLOCK_ROW(window, -1),
         BLOCK_ROW(norm_kind, 99), BLOCK_ROW(ffn_act, 99), BLOCK_ROW(rope_style, 99), BLOCK_ROW(rope_scaling, 99),
         BLOCK_ROW(rope_dims, 34), BLOCK_ROW(rope_dims, 3), BLOCK_ROW(norm_place, 99), BLOCK_ROW(residual, 99),
-        BLOCK_ROW(attn_kind, 1), BLOCK_ROW(mask, 1), BLOCK_ROW(qk_norm, 99), BLOCK_ROW(norm_eps, (int32_t)0x7fc00000),
+        BLOCK_ROW(attn_kind, 1), BLOCK_ROW(mask, 99), BLOCK_ROW(qk_norm, 99), BLOCK_ROW(norm_eps, (int32_t)0x7fc00000),
         BLOCK_ROW(rope_theta, (int32_t)0x7f800000), BLOCK_ROW(attn_softcap, (int32_t)0xbf800000u), BLOCK_ROW(bias, 512),
         BLOCK_ROW(bias, TFM_BIAS_QK_NORM),
         BLOCK_ROW(bias, TFM_BIAS_NORM), BLOCK_ROW(ffn_gated, 7), BLOCK_ROW(norm_no_weight, 9), BLOCK_ROW(rope_no_truncate, 77),
