@@ -114,6 +114,7 @@
        TFM_API        your own linkage, e.g. __declspec(dllexport)
        TFM_NO_STDIO   no files: tfm_model_open is missing          TFM_NO_MMAP    files are read, never mapped
        TFM_NO_MALLOC  no default allocator                         TFM_NO_TEXT    no tokenizer
+       TFM_NO_THREADS everything on the caller's thread: neither OpenMP nor cfg.parallel
        TFM_NO_SIMD    scalar pass only                             TFM_NO_AVX2 (AVX-VNNI too), TFM_NO_AVX512, TFM_NO_AMX
        TFM_NO_NFC     no tables for Unicode normal form C (25 KB): text is taken as if it were normalised already
        TFM_SELF       the name under which this file includes itself, if it was renamed (default "tfm.h")
@@ -909,11 +910,24 @@ static size_t tfm__append(char *buf, size_t cap, size_t n, const char *text, siz
     return n;
 }
 
+/* *u / 10; returns the rest. In portions of 16 bits, as on paper: no 64-bit division, which small CPUs have not. */
+static int tfm__tenth(uint64_t *u) {
+    uint64_t q = 0;
+    uint32_t rest = 0;
+    for (int shift = 48; shift >= 0; shift -= 16) {
+        const uint32_t part = rest << 16 | (uint32_t)(*u >> shift & 0xffffu);
+        q |= (uint64_t)(part / 10) << shift;
+        rest = part % 10;
+    }
+    *u = q;
+    return (int)rest;
+}
+
 static size_t tfm__append_int(char *buf, size_t cap, size_t n, int64_t value) {
     char digits[24];
     int i = 24;
     uint64_t u = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-    do { digits[--i] = (char)('0' + (int)(u % 10)); u /= 10; } while (u);
+    do digits[--i] = (char)('0' + tfm__tenth(&u)); while (u);
     if (value < 0) digits[--i] = '-';
     return tfm__append(buf, cap, n, digits + i, (size_t)(24 - i));
 }
@@ -1026,7 +1040,7 @@ static double tfm__floor(double x) {
 /* What is computed for every token: float32 and integers, since small CPUs have no double arithmetic. */
 
 /* The root as IEEE 754 asks for it: 25 binary digits, of which the last one rounds (it can never be half way). */
-static TFM__UNUSED float tfm__sqrt(float x) {
+static float tfm__sqrt(float x) {
     const uint32_t u = tfm__f32_bits(x), e = u >> 23;
     uint32_t root = 0;
     if (!(x > 0) || e == 255) return x < 0 ? TFM__NAN : x;
@@ -1068,6 +1082,13 @@ static float tfm__log1p(float x) {
     }
     const float z = t * t, s = 0.33333334f + z * (0.2f + z * (0.14285715f + z * 0.11111111f));
     return e * 0.69314718f + (2.0f * t + 2.0f * t * (z * s));
+}
+
+/* x^y, x > 0, within 1e-5 of it, for norms that are neither sums nor squares. */
+static float tfm__power(float x, float y) {
+    float e_x;
+    tfm__expm1(y * (x < 1.0f ? -tfm__log1p(1.0f / x - 1.0f) : tfm__log1p(x - 1.0f)), &e_x);
+    return e_x;
 }
 
 /* ln(1 + e^x) */
@@ -1258,9 +1279,9 @@ TFM__INLINE size_t tfm__strip_of(const tfm__format *f, int64_t blocks) {
 
 TFM_API size_t tfm_strip_bytes(int32_t type, int64_t cols) {
     const tfm__format *f = tfm__format_of(type);
-    if (!f || cols < 1 || cols % f->info.block || cols > INT64_MAX / 64) return 0;
-    size_t blocks = (size_t)(cols / f->info.block), n;
-    if ((int64_t)blocks != cols / f->info.block) return 0; /* size_t of 32 bits */
+    if (!f || cols < 1 || cols > INT64_MAX / 64 || (uint64_t)cols > SIZE_MAX) return 0;
+    size_t blocks = (size_t)cols / (size_t)f->info.block, n;
+    if (blocks * (size_t)f->info.block != (size_t)cols) return 0;
     size_t block = f->bits ? (size_t)(tfm__code_bytes(f) + tfm__scale_bytes(f)) : (size_t)(16 * f->info.block_bytes);
     if (!tfm__mul(blocks, block, &n) || n > SIZE_MAX - 63) return 0;
     return tfm__align64(n);
@@ -1564,7 +1585,7 @@ TFM_API void tfm_tensor_row(const tfm_tensor *t, int64_t row, float *out) {
         for (size_t c = 0; c < cols; c++) out[c] = tfm__float_get(strip, t->type, 16 * c + (size_t)lane);
         return;
     }
-    const int64_t blocks = t->cols / f->info.block;
+    const int64_t blocks = tfm__quotient(t->cols, f->info.block);
     tfm__block block;
     for (int64_t b = 0; b < blocks; b++) {
         tfm__read_tile(&block, f, strip, blocks, b, lane);
@@ -1603,7 +1624,7 @@ typedef struct tfm__for_job {
 
 static void tfm__for_part(void *arg, int index) {
     const tfm__for_job *j = (const tfm__for_job *)arg;
-    const int64_t first = j->items * index / j->parts, last = j->items * (index + 1) / j->parts;
+    const int64_t first = tfm__quotient(j->items * index, j->parts), last = tfm__quotient(j->items * (index + 1), j->parts);
     if (first < last) j->fn(j->ctx, index, first, last);
 }
 
@@ -1611,8 +1632,12 @@ static void tfm__for_part(void *arg, int index) {
    done. work: what an item costs, in multiply-adds of a matmul, at least 1. */
 static void tfm__for(const tfm__workers *w, int64_t items, int64_t work, void (*fn)(void *, int, int64_t, int64_t),
                      void *ctx) {
-    const int64_t per_part = (w->grain + work - 1) / work, most = items / per_part;
-    const int parts = most < w->n_threads ? (int)most : w->n_threads;
+    int parts = 1;
+#ifndef TFM_NO_THREADS
+    const int64_t most = tfm__quotient(items, tfm__quotient(w->grain + work - 1, work));
+    parts = most < w->n_threads ? (int)most : w->n_threads;
+#endif
+    (void)work;
     if (parts <= 1) {
         if (items > 0) fn(ctx, 0, 0, items);
         return;
@@ -1626,7 +1651,7 @@ static void tfm__for(const tfm__workers *w, int64_t items, int64_t work, void (*
         w->parallel.run(w->parallel.user, tfm__for_part, &job, job.parts);
         return;
     }
-#ifdef _OPENMP
+#if defined(_OPENMP) && !defined(TFM_NO_THREADS)
 #pragma omp parallel for num_threads(job.parts) schedule(static, 1)
 #endif
     for (int i = 0; i < job.parts; i++) tfm__for_part(&job, i);
@@ -3659,7 +3684,7 @@ static void tfm__prepare_heads(void *ctx, int thread, int64_t first, int64_t las
         }
         if (b->qk_norm && b->qk_norm_late) tfm__norm_qk(p, q, k);
         if (b->temperature != 0) p->k->scale(q, tfm__temperature(b, p->pos + t), qw);
-        const int64_t slot = (p->pos + t) % j->cache->length;
+        const int64_t slot = tfm__remainder(p->pos + t, j->cache->length);
         for (int32_t h = 0; h < b->n_kv_heads; h++) {
             const size_t at = ((size_t)h * (size_t)j->cache->length + (size_t)slot) * row;
             p->k->store_kv(base + j->cache->k + at, s->kv_type, k + (int64_t)h * b->head_dim, b->head_dim);
@@ -3855,9 +3880,9 @@ static float tfm__p_norm(const float *w, int32_t n, float p) {
     float sum = 0;
     for (int32_t i = 0; i < n; i++) {
         const float a = w[i] < 0 ? -w[i] : w[i];
-        sum += p == 1 || !(a > 0) ? a : (float)tfm__pow((double)a, (double)p);
+        sum += p == 1 || !(a > 0) ? a : p == 2 ? a * a : tfm__power(a, p);
     }
-    return p == 1 || !(sum > 0) ? sum : (float)tfm__pow((double)sum, 1 / (double)p);
+    return p == 1 || !(sum > 0) ? sum : p == 2 ? tfm__sqrt(sum) : tfm__power(sum, 1.0f / p);
 }
 
 /* The weights of the experts picked. score [n_experts] */
@@ -4009,7 +4034,7 @@ static void tfm__expert_strips(const tfm__experts_job *j, int32_t e, int i, int6
 /* How many of `all` strips, each `rows` long, begin before `at`. */
 static int64_t tfm__strips_before(int64_t at, int64_t rows, int64_t all) {
     if (at <= 0) return 0;
-    at = (at + rows - 1) / rows;
+    at = tfm__quotient(at + rows - 1, rows);
     return at < all ? at : all;
 }
 
@@ -4368,7 +4393,7 @@ TFM_API tfm_result tfm_eval(tfm_session *s, const int32_t *ids, int64_t n, tfm_e
             return tfm__fail(err, TFM_ERR_ARG, "token id %d is out of range (the embedding has %d rows)", (int)ids[i], (int)c->n_vocab);
     if (!n) return TFM_OK;
     s->rows = 0;
-    const int64_t chunks = (n + s->n_batch - 1) / s->n_batch, total = chunks * c->n_layers;
+    const int64_t chunks = tfm__quotient(n + s->n_batch - 1, s->n_batch), total = chunks * c->n_layers;
     for (int64_t i = 0; i < chunks; i++) {
         const int64_t first = i * s->n_batch, m = n - first < s->n_batch ? n - first : s->n_batch;
         const tfm_result r = tfm__eval_chunk(s, ids + first, m, i + 1 == chunks, i * c->n_layers, total, err);
@@ -8099,10 +8124,12 @@ static float FN(maximum)(const float *x, int64_t n) {
     return FN(max_all)(m);
 }
 
-/* Sum of e^(x - m), in float32 over 1024 values and in double over those; the terms go to `out` if it is not NULL. */
-static double FN(exp_sum)(float *out, const float *x, float m, int64_t n) {
+/* Sum of e^(x - m): in float32 over 1024 values, and those sums with what rounding took from them (Knuth's two-sum) in
+   *low. The terms go to `out` if it is not NULL. */
+static float FN(exp_sum)(float *out, const float *x, float m, int64_t n, float *low) {
     const VF top = FN(set)(m);
-    double total = 0;
+    float total = 0.0f;
+    *low = 0.0f;
     for (int64_t j = 0; j < n; j += 1024) {
         const int64_t len = n - j < 1024 ? n - j : 1024;
         VF part = FN(set)(0.0f);
@@ -8111,19 +8138,25 @@ static double FN(exp_sum)(float *out, const float *x, float m, int64_t n) {
             part = FN(add)(part, e);
             if (out) FN(put)(out + j + i, e, w);
         }
-        total += (double)FN(sum)(part);
+        const float more = FN(sum)(part), sum = total + more, taken = sum - total;
+        *low += (total - (sum - taken)) + (more - taken);
+        total = sum;
     }
     return total;
 }
 
 static void FN(softmax)(float *x, int64_t n) {
-    const VF total = FN(set)((float)FN(exp_sum)(x, x, FN(maximum)(x, n), n));
+    float low;
+    const float sum = FN(exp_sum)(x, x, FN(maximum)(x, n), n, &low);
+    const VF total = FN(set)(sum + low);
     TFM__EACH(i, w, n) FN(put)(x + i, FN(div)(FN(get)(x + i, w, 0.0f), total), w);
 }
 
 static float FN(logsumexp)(const float *x, int64_t n) {
     const float m = FN(maximum)(x, n);
-    return (float)((double)m + tfm__log(FN(exp_sum)(NULL, x, m, n)));
+    float low;
+    const float sum = FN(exp_sum)(NULL, x, m, n, &low);
+    return (float)((double)m + tfm__log((double)sum + (double)low));
 }
 
 /* --- rotary positions --------------------------------------------------------------------------------------------- */
@@ -8373,7 +8406,7 @@ TFM__BODY VF FN(unit_dot)(const int fmt, VF acc, const VB *c, const FN(scales) *
 /* One strip times nt tokens from t0 on. */
 TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a, int64_t strip, int64_t t0) {
     const tfm__format *f = &tfm__formats[fmt];
-    const int64_t cols = a->w->cols, blocks = cols / f->info.block;
+    const int64_t cols = a->w->cols, blocks = tfm__quotient(cols, f->info.block);
     const int units = f->info.block / 32, zero = f->wide == 8 ? 128 * TFM__FLIP : f->zero;
     const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * tfm__strip_of(f, blocks);
     const uint8_t *scales = codes + tfm__scales_at(f, blocks, 0);
@@ -8458,7 +8491,7 @@ TFM__BODY void FN(tiles_dot)(const int fmt, int32_t (*sum)[16][16], const uint8_
 /* One strip times 16 tokens from t0 on; sums and accumulators stay in the first-level cache. */
 TFM__BODY void FN(q8_tile)(const int fmt, const tfm_matmul_args *a, int64_t strip, int64_t t0) {
     const tfm__format *f = &tfm__formats[fmt];
-    const int64_t cols = a->w->cols, blocks = cols / f->info.block;
+    const int64_t cols = a->w->cols, blocks = tfm__quotient(cols, f->info.block);
     const int units = f->info.block / 32;
     const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * tfm__strip_of(f, blocks);
     const uint8_t *scales = codes + tfm__scales_at(f, blocks, 0);
@@ -8563,10 +8596,10 @@ static void FN(widen_rows)(float *panel, const tfm_tensor *w, int64_t strip, int
 
 TFM__BODY void FN(widen_blocks)(const int fmt, float *panel, const uint8_t *strip, int64_t cols, int64_t k0, int nk) {
     const tfm__format *f = &tfm__formats[fmt];
-    const int64_t blocks = cols / f->info.block, units = f->info.block / 32;
+    const int64_t blocks = tfm__quotient(cols, f->info.block), units = f->info.block / 32;
     for (int64_t u = k0 / 32; u < (k0 + nk) / 32; u++, panel += 512) {
-        const uint8_t *scales = strip + tfm__scales_at(f, blocks, u / units);
-        FN(unit_values)(fmt, panel, strip + 64 * f->bits * u, scales, (int)(u % units));
+        const uint8_t *scales = strip + tfm__scales_at(f, blocks, tfm__quotient(u, units));
+        FN(unit_values)(fmt, panel, strip + 64 * f->bits * u, scales, (int)tfm__remainder(u, units));
     }
 }
 
@@ -8873,7 +8906,7 @@ TFM__BODY void FN(queries)(const int32_t type, const tfm_attention_args *a, int6
             while (r + nr < n && j0[r + nr] == j0[r] && j1[r + nr] == j1[r]) nr++;
             nr = nr == 3 ? 2 : nr;
             if (j0[r] < j1[r]) {
-                k.slot = v.slot = (b + j0[r]) % a->length;
+                k.slot = v.slot = tfm__remainder(b + j0[r], a->length);
                 if (nr == 4) FN(block)(type, 4, rows + r, &k, &v, a, b, j0[r], j1[r]);
                 else if (nr == 2) FN(block)(type, 2, rows + r, &k, &v, a, b, j0[r], j1[r]);
                 else FN(block)(type, 1, rows + r, &k, &v, a, b, j0[r], j1[r]);
@@ -8909,19 +8942,19 @@ static void FN(query_group)(const tfm_attention_args *a, int64_t kv_head, FN(que
 }
 
 static void FN(attention)(const tfm_attention_args *a, int64_t item0, int64_t item1) {
-    const int64_t heads = a->n_heads, group = heads / a->n_kv_heads;
+    const int64_t heads = a->n_heads, group = a->n_heads / a->n_kv_heads;
     TFM__ASSERT(item0 >= 0 && item1 <= heads * a->n && heads % a->n_kv_heads == 0 && a->pos >= 0);
     TFM__ASSERT(a->head_dim >= 1 && a->head_dim <= 1024 && a->length >= 1 && (a->kv_type != TFM_Q8_0 || a->head_dim % 32 == 0));
     for (int64_t kv = 0; kv < a->n_kv_heads; kv++) {
         FN(query) rows[4];
         int n = 0;
-        for (int64_t t = item0 / heads; t * heads < item1; t++) {
+        for (int64_t t = tfm__quotient(item0, heads); t * heads < item1; t++) {
             for (int64_t i = t * heads + kv * group; i < t * heads + (kv + 1) * group; i++) {
                 if (i < item0 || i >= item1) continue;
                 rows[n].q = a->q + i * a->head_dim;
                 rows[n].out = a->out + i * a->head_dim;
-                rows[n].slope = a->slopes ? a->slopes[i % heads] : 0.0f;
-                rows[n].sink = a->sinks ? a->sinks[i % heads] : 0.0f;
+                rows[n].slope = a->slopes ? a->slopes[i - t * heads] : 0.0f;
+                rows[n].sink = a->sinks ? a->sinks[i - t * heads] : 0.0f;
                 rows[n].end = a->pos + t + 1;
                 rows[n].begin = a->window > 0 && rows[n].end > a->window ? rows[n].end - a->window : 0;
                 if (a->chunk > 0) rows[n].begin = tfm__quotient(a->pos + t, a->chunk) * a->chunk;

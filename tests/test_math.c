@@ -93,6 +93,11 @@ static void test_logarithms(void) {
     check(worst_softplus <= 3, "softplus is off by %.3f ulp", worst_softplus);
     check(worst_log <= ldexp(1, -45), "log is off by %g", worst_log);
     check(worst_pow <= ldexp(1, -45), "pow is off by %g", worst_pow);
+    double worst_power = 0;
+    for (float x = 1e-6f; x < 1e6f; x *= 1.1f)
+        for (float y = 0.125f; y < 4.0f; y *= 1.3f)
+            worst_power = fmax(worst_power, fabs((double)tfm__power(x, y) / pow((double)x, (double)y) - 1));
+    check(worst_power <= 1e-5, "power is off by %g", worst_power);
     check((float)tfm__pow(64, -0.5) == 0.125f, "64^-1/2 is not 1/8");
     check(tfm__floor(-1.5) == -2 && tfm__floor(2.0) == 2 && tfm__floor(2.5) == 2 && tfm__floor(-3.0) == -3, "floor");
 }
