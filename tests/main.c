@@ -52,6 +52,7 @@
     ROW(convert_head) \
     ROW(convert_directory) \
     ROW(convert_gguf) \
+    ROW(convert_split) \
     ROW(convert_llama2c) \
     ROW(model) \
     ROW(families) \

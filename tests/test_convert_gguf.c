@@ -299,6 +299,80 @@ void test_convert_gguf(void) {
     check_gguf_refused(NULL, 0, "output.weight", "output.weight is [3, 3], file asks for [5, 8]");
 }
 
+/* ---- SPLIT ----------------------------------------------------------------------------------------------------- */
+
+enum { PARTS = 3 };
+
+/* Part `no` of a model of one layer: the first has the metadata and the embedding, the last everything else. */
+static void split_part(gguf_builder *g, int no, uint32_t count, uint32_t n_tensors, const char *extra) {
+    memset(g, 0, sizeof *g);
+    if (no == 0) gguf_keys(g, "llama", 1);
+    kv_u32(g, "split.count", count);
+    kv_u32(g, "split.no", (uint32_t)no);
+    kv_u32(g, "split.tensors.count", n_tensors);
+    if (no == 0) gguf_tensor_of(g, "token_embd.weight", VOCAB, D, 0);
+    if (no == 1) gguf_tensor_of(g, "output_norm.weight", 0, D, 0);
+    if (no == 2) gguf_layer(g, 0, 1, 0);
+    if (extra) gguf_tensor_of(g, extra, VOCAB, D, 0);
+    finish_gguf(g);
+}
+
+/* files[i] is what lies under the name of part i, NULL: nothing; given: the part that is converted. */
+static int convert_parts(output *o, const gguf_builder *const files[PARTS], int given) {
+    static const char *const names[PARTS] = {"m-00001-of-00003.gguf", "m-00002-of-00003.gguf", "m-00003-of-00003.gguf"};
+    memory_file list[PARTS];
+    memory_dir folder = {list, 0};
+    for (int i = 0; i < PARTS; i++) {
+        memory_file f = {names[i], files[i] ? files[i]->file : NULL, files[i] ? files[i]->size : 0};
+        if (files[i]) list[folder.n_files++] = f;
+    }
+    source_dir dir = dir_memory("dir", &folder);
+    source src = source_memory(names[given], files[given]->file, files[given]->size);
+    sink out = output_sink(o);
+    convert_options options = output_options(o);
+    options.beside = &dir;
+    return output_open(o, convert_file(&src, &out, &options, &o->err));
+}
+
+static void check_parts(const char *what, const gguf_builder *a, const gguf_builder *b, const gguf_builder *c,
+                        int given, const char *error) {
+    const gguf_builder *const files[PARTS] = {a, b, c};
+    output o;
+    output_start(&o);
+    int code = convert_parts(&o, files, given);
+    if (error) {
+        check(code && strstr(o.err.msg, error), "split, %s: %d \"%s\"", what, code, code ? o.err.msg : "");
+    } else {
+        check(!code, "split, %s: %s", what, code ? o.err.msg : "");
+        if (!code) check_order(o.model, TFM_ROLE_Q);
+        if (!code) check_order(o.model, TFM_ROLE_DOWN);
+    }
+    output_end(&o);
+}
+
+void test_convert_split(void) {
+    enum { FIRST, SECOND, THIRD, OTHER, TWICE, MORE, FEWER, N };
+    gguf_builder *g = calloc(N, sizeof *g);
+    if (!g) exit(1);
+    for (int i = 0; i < PARTS; i++) split_part(&g[i], i, PARTS, 11, NULL);
+    split_part(&g[OTHER], 1, PARTS, 12, NULL);
+    split_part(&g[TWICE], 1, PARTS, 11, "token_embd.weight");
+    split_part(&g[MORE], 1, PARTS, 11, "output.weight");
+    split_part(&g[FEWER], 1, 2, 11, NULL);
+    check_parts("whole", g, g + SECOND, g + THIRD, 0, NULL);
+    check_parts("its second part", g, g + SECOND, g + THIRD, 1, "m-00002-of-00003.gguf: is part 2 of 3, give the first");
+    check_parts("one missing", g, NULL, g + THIRD, 0, "part m-00002-of-00003.gguf is missing");
+    check_parts("swapped", g, g + THIRD, g + SECOND, 0, "m-00002-of-00003.gguf: split.no is 3");
+    check_parts("one twice", g, g + SECOND, g + SECOND, 0, "m-00003-of-00003.gguf: split.no is 2");
+    check_parts("of another model", g, g + OTHER, g + THIRD, 0, "m-00002-of-00003.gguf: is a part of another model");
+    check_parts("of another count", g, g + FEWER, g + THIRD, 0, "m-00002-of-00003.gguf: is a part of another model");
+    check_parts("a tensor twice", g, g + TWICE, g + THIRD, 0, "m-00002-of-00003.gguf: tensor token_embd.weight");
+    check_parts("a tensor too many", g, g + MORE, g + THIRD, 0, "split.tensors.count is 11, but the parts hold 12");
+    memset(g[SECOND].file, 0, 4);
+    check_parts("a part that is none", g, g + SECOND, g + THIRD, 0, "m-00002-of-00003.gguf: header");
+    free(g);
+}
+
 /* ---- LLAMA2.C -------------------------------------------------------------------------------------------------- */
 
 void test_convert_llama2c(void) {

@@ -13,6 +13,7 @@ typedef struct convert_options {
     size_t n_allow_unknown;
     const source *tokenizer;            /* instead of the checkpoint's own files: tokenizer.json, tokenizer.model or
                                            tokenizer.bin, told apart by their content; or NULL */
+    const source_dir *beside;           /* where the other parts of a split file are; NULL: nowhere */
     void *user;
     void (*warn)(void *user, const char *line);                    /* NULL: stderr */
     void (*progress)(void *user, uint64_t done, uint64_t total);   /* bytes of the source; may be NULL */

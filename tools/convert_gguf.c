@@ -1,4 +1,5 @@
-/* convert_gguf.c - a GGUF file as a checkpoint. */
+/* convert_gguf.c - a GGUF file as a checkpoint, alone or in parts "...-00001-of-00003.gguf", of which the first has the
+ * metadata and all have tensors. */
 #include <string.h>
 
 #include "checkpoint.h"
@@ -120,32 +121,142 @@ static int read_tokens(checkpoint *c, const gguf *g, tfm_error *err) {
     return TFM_OK;
 }
 
-static int add_tensors(checkpoint *c, const gguf *g, tfm_error *err) {
-    int code = checkpoint_room(c, g->n_tensors, err);
-    for (size_t i = 0; !code && i < g->n_tensors; i++) {
-        const gguf_tensor *from = &g->tensors[i];
-        ckpt_tensor t;
-        memset(&t, 0, sizeof t);
-        t.name = from->name;
-        t.type = from->type->supported && tfm_type_get((int32_t)from->type->id) ? (int32_t)from->type->id : -1;
-        t.type_name = from->type->name;
-        t.n_dims = from->n_dims;
-        for (int k = 0; k < from->n_dims; k++) t.dims[k] = from->dims[from->n_dims - 1 - k];
-        t.index = i;
-        code = checkpoint_add(c, &t, err);
+typedef struct gguf_reader {
+    gguf *parts;
+    int n_parts;            /* as many as are open */
+    size_t *first;          /* [n_parts]: of a part's tensors in the checkpoint */
+    int64_t n_tensors;      /* of all parts, as the first says; -1: it does not */
+    const source_dir *dir;  /* to close all but the first with */
+} gguf_reader;
+
+static int add_tensor(checkpoint *c, const gguf *part, const gguf_tensor *from, tfm_error *err) {
+    ckpt_tensor t;
+    memset(&t, 0, sizeof t);
+    t.name = from->name;
+    t.type = from->type->supported && tfm_type_get((int32_t)from->type->id) ? (int32_t)from->type->id : -1;
+    t.type_name = from->type->name;
+    t.n_dims = from->n_dims;
+    for (int k = 0; k < from->n_dims; k++) t.dims[k] = from->dims[from->n_dims - 1 - k];
+    t.index = c->n_tensors;
+    if (checkpoint_find(c, t.name))
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: tensor %s stands in an earlier part, too", part->src.name, t.name);
+    return checkpoint_add(c, &t, err);
+}
+
+static int add_tensors(checkpoint *c, gguf_reader *r, tfm_error *err) {
+    size_t n = 0;
+    for (int k = 0; k < r->n_parts; k++) n += r->parts[k].n_tensors;
+    int code = checkpoint_room(c, n, err);
+    for (int k = 0; !code && k < r->n_parts; k++) {
+        const gguf *part = &r->parts[k];
+        r->first[k] = c->n_tensors;
+        for (size_t i = 0; !code && i < part->n_tensors; i++) code = add_tensor(c, part, &part->tensors[i], err);
     }
+    if (!code && r->n_tensors >= 0 && n != (uint64_t)r->n_tensors)
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: split.tensors.count is %lld, but the parts hold %zu tensors",
+                         c->file, (long long)r->n_tensors, n);
     return code;
 }
 
 static int read_gguf_rows(const checkpoint *c, const ckpt_tensor *t, int64_t first, int64_t n, void *buf,
                           tfm_error *err) {
-    const gguf *g = c->reader;
-    return gguf_read_rows(g, &g->tensors[t->index], (uint64_t)first, (size_t)n, buf, err);
+    const gguf_reader *r = c->reader;
+    int k = r->n_parts - 1;
+    while (k > 0 && t->index < r->first[k]) k--;
+    const gguf *g = &r->parts[k];
+    return gguf_read_rows(g, &g->tensors[t->index - r->first[k]], (uint64_t)first, (size_t)n, buf, err);
 }
 
+/* ---- PARTS ----------------------------------------------------------------------------------------------------- */
+
+enum { MAX_PARTS = 99999 };
+
+/* The keys that every part has: how many there are, which one this is, and the tensors of all. */
+typedef struct split_keys { int64_t count, no, n_tensors; } split_keys;
+
+static int read_split(const gguf *g, split_keys *s, tfm_error *err) {
+    int code = gguf_int_or(g, "split.count", 1, &s->count, err);
+    if (!code) code = gguf_int_or(g, "split.no", 0, &s->no, err);
+    if (!code) code = gguf_int_or(g, "split.tensors.count", -1, &s->n_tensors, err);
+    if (code) return code;
+    if (s->count < 0 || s->count > MAX_PARTS)
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: split.count is %lld", g->src.name, (long long)s->count);
+    if (!s->count) s->count = 1;
+    return TFM_OK;
+}
+
+/* The name of part `no`, counted from 0, beside the first: the number in its name is changed. NULL: it has none. */
+static const char *part_name(const checkpoint *c, const char *first, int64_t no, int64_t count) {
+    const char *slash = strrchr(first, '/'), *name = slash ? slash + 1 : first;
+    const char *tail = arena_printf(c->mem, "-00001-of-%05d.gguf", (int)count);
+    size_t n = strlen(name), cut = tail ? strlen(tail) : 0;
+    if (!tail || n <= cut || strcmp(name + n - cut, tail)) return NULL;
+    return arena_printf(c->mem, "%.*s-%05d-of-%05d.gguf", (int)(n - cut), name, (int)no + 1, (int)count);
+}
+
+static int open_part(checkpoint *c, gguf_reader *r, const char *name, int64_t no, const split_keys *whole,
+                     tfm_error *err) {
+    gguf *g = &r->parts[no];
+    source src;
+    split_keys own;
+    int code = r->dir->open(r->dir->user, name, &src, err);
+    if (code > 0)
+        return tool_fail(err, TFM_ERR_IO, "%s: part %s is missing", r->parts[0].src.name, name);
+    if (code) return code;
+    g->src = src; /* to be closed, whatever happens */
+    r->n_parts = (int)no + 1;
+    code = gguf_open(g, &src, c->mem, err);
+    if (!code) code = read_split(g, &own, err);
+    if (code) return code;
+    if (own.count != whole->count || own.n_tensors != whole->n_tensors)
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: is a part of another model (split.count %lld, split.tensors.count "
+                         "%lld; the first part says %lld and %lld)", src.name, (long long)own.count,
+                         (long long)own.n_tensors, (long long)whole->count, (long long)whole->n_tensors);
+    if (own.no != no)
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: split.no is %lld, but its name says part %lld", src.name,
+                         (long long)own.no + 1, (long long)no + 1);
+    return TFM_OK;
+}
+
+static int open_parts(checkpoint *c, gguf_reader *r, tfm_error *err) {
+    split_keys s = {1, 0, -1};
+    const char *first = r->parts[0].src.name;
+    int code = read_split(&r->parts[0], &s, err);
+    if (code) return code;
+    if (s.no != 0)
+        return tool_fail(err, TFM_ERR_ARG, "%s: is part %lld of %lld, give the first", first, (long long)s.no + 1,
+                         (long long)s.count);
+    gguf *parts = arena_array(c->mem, (size_t)s.count, sizeof *parts);
+    r->first = arena_array(c->mem, (size_t)s.count, sizeof *r->first);
+    if (!parts || !r->first) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    parts[0] = r->parts[0];
+    r->parts = parts;
+    if (s.count > 1 && !r->dir)
+        return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: split.count: one of %lld parts, and the others are not at hand", first,
+                         (long long)s.count);
+    for (int64_t no = 1; no < s.count; no++) {
+        const char *name = part_name(c, first, no, s.count);
+        if (!name)
+            return tool_fail(err, TFM_ERR_FORMAT, "%s: is the first of %lld parts, but its name does not end in "
+                             "-00001-of-%05lld.gguf", first, (long long)s.count, (long long)s.count);
+        code = open_part(c, r, name, no, &s, err);
+        if (code) return code;
+    }
+    r->n_tensors = s.count > 1 ? s.n_tensors : -1;
+    return TFM_OK;
+}
+
+static void gguf_close(checkpoint *c) {
+    gguf_reader *r = c->reader;
+    for (int k = 1; k < r->n_parts; k++) r->dir->close(r->dir->user, &r->parts[k].src);
+}
+
+/* ---- OPENING --------------------------------------------------------------------------------------------------- */
+
 static int gguf_tokenizer(const checkpoint *c, arena *mem, int64_t n_rows, tok_section *out, tfm_error *err) {
-    if (!gguf_find(c->reader, "tokenizer.ggml.model")) return TFM_OK;
-    return tokenizer_from_gguf(mem, c->reader, n_rows, out, err);
+    const gguf_reader *r = c->reader;
+    if (!gguf_find(&r->parts[0], "tokenizer.ggml.model")) return TFM_OK;
+    return tokenizer_from_gguf(mem, &r->parts[0], n_rows, out, err);
 }
 
 /* The part before the tensors' data, as it stands. */
@@ -162,24 +273,26 @@ static int hash_header(checkpoint *c, const gguf *g, tfm_error *err) {
 }
 
 int checkpoint_open_gguf(checkpoint *c, const source *src, tfm_error *err) {
-    const char *arch_name;
-    int64_t parts;
+    const char *arch_name = NULL;
+    gguf_reader *r = arena_alloc(c->mem, sizeof *r);
     gguf *g = arena_alloc(c->mem, sizeof *g);
-    if (!g) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    if (!r || !g) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
     int code = gguf_open(g, src, c->mem, err);
-    if (!code) code = gguf_str(g, "general.architecture", &arch_name, err);
-    if (!code) code = gguf_int_or(g, "split.count", 1, &parts, err);
     if (code) return code;
-    if (parts > 1)
-        return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: one of %lld parts of a split GGUF; merge them first", src->name,
-                         (long long)parts);
-    c->reader = g;
+    r->parts = g;
+    r->n_parts = 1;
+    r->dir = c->options->beside;
+    c->reader = r;
+    c->close = gguf_close;
     c->read_rows = read_gguf_rows;
     c->tokenizer = gguf_tokenizer;
-    code = checkpoint_begin(c, FORM_GGUF, src->name, arch_name, NULL, NULL, err);
-    if (!code) code = add_tensors(c, g, err);
+    code = open_parts(c, r, err);
+    if (!code) code = gguf_str(g, "general.architecture", &arch_name, err);
+    if (!code) code = checkpoint_begin(c, FORM_GGUF, src->name, arch_name, NULL, NULL, err);
+    if (!code) code = add_tensors(c, r, err);
     if (!code) code = read_keys(c, g, arch_name, err);
     if (!code) read_parts(c);
     if (!code) code = read_tokens(c, g, err);
-    return code ? code : hash_header(c, g, err);
+    for (int k = 0; !code && k < r->n_parts; k++) code = hash_header(c, &r->parts[k], err);
+    return code;
 }

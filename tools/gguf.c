@@ -428,21 +428,11 @@ static int read_header(cursor *c, gguf *g, uint64_t *n_tensors, uint64_t *n_kv)
     return code == TFM_OK ? read_u64(c, n_kv) : code;
 }
 
-static int refuse_split(const cursor *c, const gguf *g)
-{
-    int64_t parts;
-    int code = gguf_int_or(g, "split.count", 1, &parts, c->err);
-    if (code != TFM_OK || parts <= 1) return code;
-    return tool_fail(c->err, TFM_ERR_UNSUPPORTED, "%s: split.count: one of %lld parts; merge them into one file first",
-                     c->src->name, (long long)parts);
-}
-
 static int read_all(cursor *c, gguf *g)
 {
     uint64_t n_tensors, n_kv;
     int code = read_header(c, g, &n_tensors, &n_kv);
     if (code == TFM_OK) code = read_metadata(c, g, n_kv);
-    if (code == TFM_OK) code = refuse_split(c, g);
     if (code == TFM_OK) code = read_alignment(c, g);
     if (code == TFM_OK) code = read_directory(c, g, n_tensors);
     return code == TFM_OK ? place_tensors(c, g) : code;

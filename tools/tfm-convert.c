@@ -94,11 +94,28 @@ static int run_directory(const char *path, sink *out, const convert_options *o, 
     return code;
 }
 
-static int run_file(const char *path, sink *out, const convert_options *o, tfm_error *err) {
+/* The directory in which a file lies. */
+static int open_beside(source_dir *dir, const char *path, tfm_error *err) {
+    const char *slash = strrchr(path, '/');
+    arena mem = {NULL, 0, 0, 0};
+    const char *parent = slash ? arena_strndup(&mem, path, slash == path ? 1 : (size_t)(slash - path)) : ".";
+    int code = parent ? dir_open_local(dir, parent, err) : tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    arena_free(&mem);
+    return code;
+}
+
+static int run_file(const char *path, sink *out, convert_options *o, tfm_error *err) {
     source src;
+    source_dir beside;
     int code = source_open_file(&src, path, err);
     if (code) return code;
-    code = convert_file(&src, out, o, err);
+    code = open_beside(&beside, path, err);
+    if (!code) {
+        o->beside = &beside;
+        code = convert_file(&src, out, o, err);
+        o->beside = NULL;
+        dir_close_local(&beside);
+    }
     source_close_file(&src);
     return code;
 }
