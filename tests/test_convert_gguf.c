@@ -375,33 +375,112 @@ void test_convert_split(void) {
 
 /* ---- LLAMA2.C -------------------------------------------------------------------------------------------------- */
 
-void test_convert_llama2c(void) {
-    enum { DIM = 8, HIDDEN = 12, N = 2, SEQ = 16 };
-    const int32_t header[7] = {DIM, HIDDEN, N, 2, 1, VOCAB, SEQ};
-    const size_t sizes[] = {VOCAB * DIM, N * DIM, N * DIM * DIM, N * DIM * DIM / 2, N * DIM * DIM / 2,
-                            N * DIM * DIM, N * DIM, N * DIM * HIDDEN, N * DIM * HIDDEN, N * DIM * HIDDEN, DIM,
-                            SEQ * HEAD_DIM / 2, SEQ * HEAD_DIM / 2};
-    static unsigned char file[65536];
-    size_t at = 0;
-    float value = 0;
-    output o;
+enum { L2C_DIM = 8, L2C_HIDDEN = 12, L2C_N = 2, L2C_SEQ = 16, L2C_GROUP = 8, L2C_TENSORS = 11 };
+
+/* Elements of each tensor, all layers together, in version 0's order without the tables of RoPE. */
+static const size_t l2c_sizes[L2C_TENSORS] = {
+    VOCAB * L2C_DIM, L2C_N * L2C_DIM, L2C_N * L2C_DIM * L2C_DIM, L2C_N * L2C_DIM * L2C_DIM / 2,
+    L2C_N * L2C_DIM * L2C_DIM / 2, L2C_N * L2C_DIM * L2C_DIM, L2C_N * L2C_DIM, L2C_N * L2C_DIM * L2C_HIDDEN,
+    L2C_N * L2C_DIM * L2C_HIDDEN, L2C_N * L2C_DIM * L2C_HIDDEN, L2C_DIM};
+static const int l2c_layers[L2C_TENSORS] = {1, L2C_N, L2C_N, L2C_N, L2C_N, L2C_N, L2C_N, L2C_N, L2C_N, L2C_N, 1};
+static const int l2c_is_norm[L2C_TENSORS] = {0, 1, 0, 0, 0, 0, 1, 0, 0, 0, 1};
+
+/* Element i of all: an int8 times its group's scale, exact as float32; the groups of a tensor are counted from its
+ * layer's first element on. */
+static int l2c_code(size_t i) { return (int)(i * 37 % 255) - 127; }
+static float l2c_scale(size_t first, size_t group) { return 0.125f * (float)(1 + (first + group * 3) % 5); }
+
+static void put_l2c_tensor(unsigned char *file, size_t *at, int version, size_t first, size_t n, int norm) {
+    const int grouped = version == 2 && !norm;
+    for (size_t i = 0; i < n; i++) {
+        if (grouped) put_le(file, at, (uint64_t)(unsigned char)l2c_code(first + i), 1);
+        else put_f32(file, at, (float)l2c_code(first + i) * l2c_scale(first, i / L2C_GROUP));
+    }
+    for (size_t g = 0; grouped && g < n / L2C_GROUP; g++) put_f32(file, at, l2c_scale(first, g));
+}
+
+static size_t make_l2c(unsigned char *file, int version) {
+    static const int later[L2C_TENSORS] = {1, 6, 10, 0, 2, 3, 4, 5, 7, 8, 9}; /* norms, then the rest */
+    const int32_t header[7] = {L2C_DIM, L2C_HIDDEN, L2C_N, 2, 1, VOCAB, L2C_SEQ};
+    size_t at = 0, starts[L2C_TENSORS], total = 0;
+    if (version) put_le(file, &at, 0x616b3432, 4);
+    if (version) put_le(file, &at, (uint64_t)version, 4);
     for (int i = 0; i < 7; i++) put_le(file, &at, (uint32_t)header[i], 4);
-    for (size_t k = 0; k < sizeof sizes / sizeof *sizes; k++)
-        for (size_t i = 0; i < sizes[k]; i++, value += 0.25f) put_f32(file, &at, value);
+    if (version) put_le(file, &at, 1, 1);
+    if (version) put_le(file, &at, L2C_GROUP, 4);
+    while (version && at < 256) put_le(file, &at, 0, 1);
+    for (int k = 0; k < L2C_TENSORS; k++) {
+        starts[k] = total;
+        total += l2c_sizes[k];
+    }
+    for (int i = 0; i < L2C_TENSORS; i++) {
+        const int k = version ? later[i] : i, layers = l2c_layers[k];
+        const size_t n = l2c_sizes[k] / (size_t)layers;
+        for (int l = 0; l < layers; l++)
+            put_l2c_tensor(file, &at, version, starts[k] + (size_t)l * n, n, l2c_is_norm[k]);
+    }
+    for (int i = 0; !version && i < L2C_SEQ * HEAD_DIM; i++) put_f32(file, &at, 0);
+    return at;
+}
+
+/* Versions 1 and 2 hold the same numbers as version 0. */
+static void check_l2c_versions(const tfm_model *legacy) {
+    static unsigned char file[65536];
+    float a[L2C_HIDDEN], b[L2C_HIDDEN];
+    for (int version = 1; version <= 2; version++) {
+        output o;
+        const size_t n = make_l2c(file, version);
+        output_start(&o);
+        int code = convert_bytes(&o, file, n);
+        check(!code, "llama2c %d: %s", version, code ? o.err.msg : "");
+        check(!code && (version == 2) == (strstr(o.warning, "becomes F32") != NULL), "llama2c %d: %s", version,
+              o.warning);
+        tfm_weight w;
+        for (int64_t i = 0; !code && tfm_model_weight(legacy, i, &w); i++) {
+            tfm_tensor t = tfm_model_tensor(o.model, w.layer, w.role);
+            int same = t.rows == w.t.rows && t.cols == w.t.cols && t.type == TFM_F32;
+            for (int64_t r = 0; same && r < t.rows; r++) {
+                tfm_tensor_row(&w.t, r, a);
+                tfm_tensor_row(&t, r, b);
+                same = !memcmp(a, b, (size_t)t.cols * sizeof *a);
+            }
+            check(same, "llama2c %d: %s of layer %d differs", version, tfm_role_name(w.role), (int)w.layer);
+        }
+        output_end(&o);
+        for (size_t cut = 0; cut < n; cut += cut < 260 ? 1 : 251) {
+            output_start(&o);
+            check(convert_bytes(&o, file, cut) != 0, "llama2c %d: cut at %zu", version, cut);
+            output_end(&o);
+        }
+    }
+    size_t n = make_l2c(file, 2);
+    file[37] = 7; /* does not divide a matrix */
+    output o;
     output_start(&o);
-    int code = convert_bytes(&o, file, at);
+    check(convert_bytes(&o, file, n) && strstr(o.err.msg, "group_size = 7"), "llama2c 2: %s", o.err.msg);
+    output_end(&o);
+}
+
+void test_convert_llama2c(void) {
+    static unsigned char file[65536];
+    const size_t n = make_l2c(file, 0);
+    output o;
+    output_start(&o);
+    int code = convert_bytes(&o, file, n);
     check(!code, "llama2c: %s", code ? o.err.msg : "");
     if (!code) {
-        float row[HIDDEN];
+        float row[L2C_HIDDEN];
         tfm_tensor q = tfm_model_tensor(o.model, 1, TFM_ROLE_Q);
         tfm_tensor_row(&q, 3, row);
-        size_t first = sizes[0] + sizes[1] + DIM * DIM + 3 * DIM;
-        check(row[2] == 0.25f * (float)(first + 2), "llama2c: q[1][3][2] is %g", (double)row[2]);
+        const size_t first = l2c_sizes[0] + l2c_sizes[1] + L2C_DIM * L2C_DIM, i = 3 * L2C_DIM + 2;
+        check(row[2] == (float)l2c_code(first + i) * l2c_scale(first, i / L2C_GROUP), "llama2c: q[1][3][2] is %g",
+              (double)row[2]);
         const tfm_config *c = tfm_model_config_of(o.model);
-        check(c->blocks[0].rope_style == TFM_ROPE_INTERLEAVED && c->n_ctx == SEQ && c->tied, "llama2c: description");
+        check(c->blocks[0].rope_style == TFM_ROPE_INTERLEAVED && c->n_ctx == L2C_SEQ && c->tied, "llama2c: description");
+        check_l2c_versions(o.model);
     }
     output_end(&o);
     output_start(&o);
-    check(convert_bytes(&o, file, at - 4) != 0, "llama2c: a cut file");
+    check(convert_bytes(&o, file, n - 4) != 0, "llama2c: a cut file");
     output_end(&o);
 }

@@ -58,7 +58,7 @@ static int no_tokenizer(const checkpoint *c, arena *mem, int64_t n_rows, tok_sec
 
 int checkpoint_open_llama2c(checkpoint *c, const source *src, tfm_error *err) {
     l2c_model *m = arena_alloc(c->mem, sizeof *m);
-    char header[28];
+    char header[256];
     if (!m) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
     int code = l2c_open(m, src, err);
     if (code) return code;
@@ -68,7 +68,12 @@ int checkpoint_open_llama2c(checkpoint *c, const source *src, tfm_error *err) {
     code = checkpoint_begin(c, FORM_LLAMA2C, src->name, "llama2c", NULL, NULL, err);
     if (!code) set_values(c, m);
     if (!code) code = add_tensors(c, m, err);
-    if (!code) code = source_read(src, 0, header, sizeof header, err);
-    if (!code) tfm_hash_feed(&c->hash, header, sizeof header);
-    return code;
+    const size_t n = m->version ? sizeof header : 28;
+    if (!code) code = source_read(src, 0, header, n, err);
+    if (code) return code;
+    tfm_hash_feed(&c->hash, header, n);
+    if (m->version == 2 && c->options->type == CONVERT_SOURCE)
+        checkpoint_warn(c, "%s: int8 with a float32 scale for every %lld becomes F32 (--type q8_0 keeps it small, with "
+                        "scales of its own)", src->name, (long long)m->group);
+    return TFM_OK;
 }

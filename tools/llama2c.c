@@ -1,11 +1,12 @@
-/* llama2c.c - legacy checkpoints of llama2.c and their tokenizers. */
+/* llama2c.c - checkpoints of llama2.c and their tokenizers. */
 #include "llama2c.h"
 
 #include <string.h>
 
 enum {
     HEADER_BYTES = 28,
-    MAGIC = 0x616b3432,      /* "ak42": the formats that came later */
+    LATER_HEADER_BYTES = 256,
+    MAGIC = 0x616b3432,      /* "24ka" in the file: the versions that came later */
     MAX_LAYERS = 4096,
     MAX_PIECES = 1 << 22,
     MAX_PIECE_BYTES = 65535
@@ -41,22 +42,11 @@ static int check_header(const l2c_model *m, tfm_error *err)
     return TFM_OK;
 }
 
-static int read_header(l2c_model *m, tfm_error *err)
+/* The 7 numbers; a negative vocab_size is how version 0 says that the classifier is no embedding. */
+static void read_fields(l2c_model *m, const unsigned char *b)
 {
-    unsigned char b[HEADER_BYTES];
     int64_t field[7];
-    int i, code;
-    memset(b, 0, sizeof b);
-    if (m->src.size < HEADER_BYTES) {
-        return tool_fail(err, TFM_ERR_FORMAT, "%s: %llu bytes are no llama2.c checkpoint", m->src.name,
-                         (unsigned long long)m->src.size);
-    }
-    code = source_read(&m->src, 0, b, sizeof b, err);
-    if (code != TFM_OK) return code;
-    if (load_u32(b) == MAGIC) {
-        return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: header: llama2.c version %lu is not supported, only the legacy "
-                         "export (version 0)", m->src.name, (unsigned long)load_u32(b + 4));
-    }
+    int i;
     for (i = 0; i < 7; i++) field[i] = (int32_t)load_u32(b + 4 * i);
     m->dim = field[0];
     m->hidden_dim = field[1];
@@ -64,13 +54,49 @@ static int read_header(l2c_model *m, tfm_error *err)
     m->n_heads = field[3];
     m->n_kv_heads = field[4];
     m->tied = field[5] > 0;
-    m->vocab_size = field[5] < 0 ? -field[5] : field[5];
+    m->vocab_size = field[5] < 0 && m->version == 0 ? -field[5] : field[5];
     m->seq_len = field[6];
     m->head_dim = m->n_heads > 0 ? m->dim / m->n_heads : 0;
+}
+
+/* What stands behind the magic: version, the 7 numbers, the flag, in version 2 the size of groups. */
+static int read_later_header(l2c_model *m, tfm_error *err)
+{
+    unsigned char b[LATER_HEADER_BYTES];
+    uint32_t version;
+    int code = source_read(&m->src, 0, b, sizeof b, err);
+    if (code != TFM_OK) return code;
+    version = load_u32(b + 4);
+    if (version != 1 && version != 2) {
+        return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: header: llama2.c version %lu is not known (0, 1 and 2 are)",
+                         m->src.name, (unsigned long)version);
+    }
+    m->version = (int)version;
+    read_fields(m, b + 8);
+    if (b[36] > 1) return fail_field(m, "shared_classifier", b[36], "is neither 0 nor 1", err);
+    m->tied = b[36];
+    m->group = version == 2 ? (int32_t)load_u32(b + 37) : 0;
+    if (version == 2 && m->group < 1) return fail_field(m, "group_size", m->group, "is not positive", err);
     return check_header(m, err);
 }
 
-/* Shapes in the order of the file. All numbers are below 2^31, so a product of two fits. */
+static int read_header(l2c_model *m, tfm_error *err)
+{
+    unsigned char b[HEADER_BYTES];
+    int code;
+    memset(b, 0, sizeof b);
+    if (m->src.size < HEADER_BYTES) {
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: %llu bytes are no llama2.c checkpoint", m->src.name,
+                         (unsigned long long)m->src.size);
+    }
+    code = source_read(&m->src, 0, b, sizeof b, err);
+    if (code != TFM_OK) return code;
+    if (load_u32(b) == MAGIC) return read_later_header(m, err);
+    read_fields(m, b);
+    return check_header(m, err);
+}
+
+/* Shapes by role. All numbers are below 2^31, so a product of two fits. */
 static void set_shapes(l2c_model *m)
 {
     static const struct {
@@ -88,25 +114,44 @@ static void set_shapes(l2c_model *m)
         { m->hidden_dim, m->dim }, { 1, m->dim }, { m->seq_len, half }, { m->seq_len, half },
         { m->tied ? 0 : m->vocab_size, m->dim },
     };
+    const int later = m->version > 0; /* without tables of RoPE */
     int i;
     for (i = 0; i < L2C_N_ROLES; i++) {
         m->tensors[i].name = kinds[i].name;
         m->tensors[i].per_layer = kinds[i].per_layer;
-        m->tensors[i].rows = shapes[i][0];
+        m->tensors[i].rows = later && (i == L2C_ROPE_COS || i == L2C_ROPE_SIN) ? 0 : shapes[i][0];
+        m->tensors[i].grouped = m->version == 2 && i != L2C_ATTN_NORM && i != L2C_FFN_NORM && i != L2C_FINAL_NORM;
         m->tensors[i].cols = shapes[i][1];
     }
+}
+
+/* The bytes of one layer's tensor; -1 if they do not fit in 64 bits. */
+static int tensor_bytes(const l2c_model *m, l2c_tensor *t)
+{
+    t->elements = (uint64_t)t->rows * (uint64_t)t->cols;
+    if (!t->grouped) return checked_mul(t->elements, sizeof(float), &t->layer_bytes);
+    t->layer_bytes = t->elements / (uint64_t)m->group * sizeof(float);
+    if (t->layer_bytes > UINT64_MAX - t->elements) return -1;
+    t->layer_bytes += t->elements;
+    return 0;
 }
 
 /* Offsets one after the other; the last must end the file exactly. */
 static int place_tensors(l2c_model *m, tfm_error *err)
 {
-    uint64_t at = HEADER_BYTES, bytes;
+    static const l2c_role later_order[L2C_N_ROLES] = { /* norms first; the tables of RoPE have no rows */
+        L2C_ATTN_NORM, L2C_FFN_NORM, L2C_FINAL_NORM, L2C_TOKEN_EMBEDDING, L2C_WQ, L2C_WK, L2C_WV, L2C_WO, L2C_W1,
+        L2C_W2, L2C_W3, L2C_ROPE_COS, L2C_ROPE_SIN, L2C_CLASSIFIER
+    };
+    uint64_t at = m->version ? LATER_HEADER_BYTES : HEADER_BYTES, bytes;
     int i;
     for (i = 0; i < L2C_N_ROLES; i++) {
-        l2c_tensor *t = &m->tensors[i];
+        l2c_tensor *t = &m->tensors[m->version ? later_order[i] : (l2c_role)i];
         t->offset = at;
-        t->layer_bytes = 0;
-        if (checked_mul((uint64_t)t->rows * (uint64_t)t->cols, sizeof(float), &t->layer_bytes) != 0 ||
+        if (t->grouped && t->rows * t->cols % m->group != 0) {
+            return fail_field(m, "group_size", m->group, "does not divide its matrices", err);
+        }
+        if (tensor_bytes(m, t) != 0 ||
             checked_mul(t->layer_bytes, t->per_layer ? (uint64_t)m->n_layers : 1, &bytes) != 0 ||
             bytes > m->src.size - at) {
             return tool_fail(err, TFM_ERR_FORMAT, "%s: %s: its %lld x %lld numbers do not fit into %llu bytes",
@@ -131,10 +176,33 @@ int l2c_open(l2c_model *m, const source *src, tfm_error *err)
     return place_tensors(m, err);
 }
 
+/* Elements of a grouped tensor whose layer starts at `at`: a stretch and the scales of its groups at a time. */
+static int read_groups(const l2c_model *m, const l2c_tensor *t, uint64_t at, uint64_t first, size_t n, float *buf,
+                       tfm_error *err)
+{
+    enum { STRETCH = 4096 };
+    signed char q[STRETCH];
+    unsigned char scales[STRETCH + 1][sizeof(float)];
+    const uint64_t group = (uint64_t)m->group;
+    size_t done, run, i;
+    for (done = 0; done < n; done += run) {
+        const uint64_t from = first + done, g = from / group;
+        size_t n_groups;
+        int code;
+        run = n - done < STRETCH ? n - done : STRETCH;
+        n_groups = (size_t)((from + run - 1) / group - g) + 1;
+        code = source_read(&m->src, at + t->elements + g * sizeof(float), scales, n_groups * sizeof(float), err);
+        if (code == TFM_OK) code = source_read(&m->src, at + from, q, run, err);
+        if (code != TFM_OK) return code;
+        for (i = 0; i < run; i++) buf[done + i] = (float)q[i] * load_f32(scales[(from + i) / group - g]);
+    }
+    return TFM_OK;
+}
+
 int l2c_read(const l2c_model *m, l2c_role role, int64_t layer, uint64_t first, size_t n, float *buf, tfm_error *err)
 {
     const l2c_tensor *t = &m->tensors[role];
-    uint64_t count = t->layer_bytes / sizeof(float);
+    const uint64_t count = t->elements, at = t->offset + (uint64_t)layer * t->layer_bytes;
     size_t i;
     int code;
     if (layer < 0 || layer >= (t->per_layer ? m->n_layers : 1) || first > count || n > count - first) {
@@ -145,8 +213,8 @@ int l2c_read(const l2c_model *m, l2c_role role, int64_t layer, uint64_t first, s
     if (n > SIZE_MAX / sizeof(float)) {
         return tool_fail(err, TFM_ERR_ARG, "%s: %s: too large to read", m->src.name, t->name);
     }
-    code = source_read(&m->src, t->offset + (uint64_t)layer * t->layer_bytes + first * sizeof(float), buf,
-                       n * sizeof(float), err);
+    if (t->grouped) return read_groups(m, t, at, first, n, buf, err);
+    code = source_read(&m->src, at + first * sizeof(float), buf, n * sizeof(float), err);
     for (i = 0; code == TFM_OK && i < n; i++) buf[i] = load_f32(&buf[i]);
     return code;
 }
