@@ -54,6 +54,8 @@
     ROW(convert_gguf) \
     ROW(convert_split) \
     ROW(convert_llama2c) \
+    ROW(sources) \
+    ROW(sources_damage) \
     ROW(model) \
     ROW(families) \
     ROW(file)

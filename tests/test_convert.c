@@ -212,7 +212,14 @@ static const config_row config_rows[] = {
     {"llama", "\"layer_types\":[\"full_attention\"]", HEAD, "layer_types has 1 entries", NOTHING},
     {"llama", "\"layer_types\":[\"linear_attention\"]", HEAD, "\"linear_attention\" is not known", NOTHING},
     {"llama", "\"hidden_act\":\"xielu\"", HEAD, "hidden_act: \"xielu\"", NOTHING},
-    {"llama", "\"quantization_config\":{\"quant_method\":\"gptq\"}", HEAD, "(gptq)", NOTHING},
+    {"llama", "\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}", HEAD, NULL, NOTHING},
+    {"llama", "\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":3}", HEAD, "GPTQ of bits \"3\"", NOTHING},
+    {"llama", "\"quantization_config\":{\"quant_method\":\"awq\",\"version\":\"gemv\"}", HEAD, "AWQ version \"gemv\"", NOTHING},
+    {"llama", "\"quantization_config\":{\"quant_method\":\"bitsandbytes\"}", HEAD, "\"bitsandbytes\" is not read", NOTHING},
+    {"llama", "\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[0,128]}", HEAD, "out of range",
+     NOTHING},
+    {"llama", "\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"nvfp4-pack-quantized\"}",
+     HEAD, "\"nvfp4-pack-quantized\" is not read", NOTHING},
     {"qwen3", "", HEAD | QK_NORM, "asks for [256, 8]", NOTHING},
 };
 

@@ -536,9 +536,9 @@ static int is_gguf(const source *src) {
 static int refuse_by_content(const source *src, tfm_error *err) {
     static const struct { unsigned at, n; const char *bytes, *hint; } kinds[] = {
         {0, 4, "tfm\x1a", "is a .tfm file already (tfm-quantize changes its type)"},
-        {0, 4, "PK\x03\x04", "is a PyTorch file: pickled weights are not read, save them as safetensors"},
-        {0, 2, "\x80\x02", "is a PyTorch file: pickled weights are not read, save them as safetensors"},
-        {8, 2, "{\"", "is one safetensors file: give the directory with its config.json"},
+        {0, 4, "PK\x03\x04", "is a PyTorch file: config.json must lie beside it"},
+        {0, 2, "\x80\x02", "is a PyTorch file: config.json must lie beside it"},
+        {8, 2, "{\"", "is a safetensors file: config.json must lie beside it"},
         {0, 1, "{", "is a JSON file: give its directory, or --vocab-only for a tokenizer.json alone"},
         {2, 1, "\n", "is a tokenizer.model: --vocab-only converts it alone"}};
     char head[16];

@@ -13,6 +13,7 @@ typedef struct convert_options {
     size_t n_allow_unknown;
     const source *tokenizer;            /* instead of the checkpoint's own files: tokenizer.json, tokenizer.model or
                                            tokenizer.bin, told apart by their content; or NULL */
+    const char *weights;                /* a directory's file of weights, or its index; NULL: by its usual name */
     const source_dir *beside;           /* where the other parts of a split file are; NULL: nowhere */
     void *user;
     void (*warn)(void *user, const char *line);                    /* NULL: stderr */

@@ -1,4 +1,5 @@
-/* convert_hf.c - a Hugging Face directory as a checkpoint: config.json, generation_config.json, safetensors.
+/* convert_hf.c - a Hugging Face directory as a checkpoint: config.json, generation_config.json, safetensors or
+ * PyTorch's files.
  *
  * Both spellings of the RoPE values are read the same way: rope_theta and rope_scaling at the top, or all of it in
  * rope_parameters, there perhaps once per type of layer.
@@ -8,12 +9,14 @@
 
 #include "checkpoint.h"
 #include "json.h"
+#include "packed.h"
 #include "safetensors.h"
 
 enum { CONFIG_LIMIT = 16 << 20, PATH_TEXT = 320 };
 
 typedef struct hf_reader {
     safetensors st;
+    packed_weights packed;
     const source_dir *dir;
     const json *short_factor, *long_factor; /* of LongRoPE, if the config has them */
 } hf_reader;
@@ -292,24 +295,21 @@ static int read_wrapper(checkpoint *c, const json *config, tfm_error *err) {
     return code;
 }
 
-static int refuse_quantized(const json *config, tfm_error *err) {
-    char where[PATH_TEXT];
+/* A wrapper may say it at the top or in its language model's part. */
+static int read_quantization(checkpoint *c, const json *config, tfm_error *err) {
+    hf_reader *r = c->reader;
+    if (r->packed.scheme.kind) return TFM_OK;
     const json *q = json_get(config, "quantization_config");
-    const char *method;
-    if (json_is_null(q)) return TFM_OK;
-    if (json_string_or(q, "quant_method", "unknown", &method, NULL)) method = "unknown";
-    return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: quantised checkpoints (%s) are not read: take the original one, or "
-                     "a GGUF", json_path(q, where, sizeof where), method);
+    return packed_config(&r->packed.scheme, json_is_null(q) ? json_get(config, "compression_config") : q, err);
 }
 
 /* A directory without what is missing: a hint if its weights are of another form. */
 static int refuse_other_forms(const source_dir *dir, const char *missing, tfm_error *err) {
-    static const char *const pytorch[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.00.pth",
-                                          "consolidated.pth", "model.pth"};
-    for (size_t i = 0; i < sizeof pytorch / sizeof *pytorch; i++)
-        if (has_file(dir, pytorch[i]))
-            return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: only %s: pickled weights are not read, save them as "
-                             "safetensors (save_pretrained does)", dir->name, pytorch[i]);
+    static const char *const original[] = {"consolidated.00.pth", "consolidated.safetensors"};
+    for (size_t i = 0; i < sizeof original / sizeof *original; i++)
+        if (has_file(dir, original[i]))
+            return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: %s: weights in their publisher's own form are not read, "
+                             "take the Hugging Face form", dir->name, original[i]);
     return tool_fail(err, TFM_ERR_IO, "%s: %s", dir->name, missing);
 }
 
@@ -321,12 +321,12 @@ static int read_config(checkpoint *c, const source_dir *dir, tfm_error *err) {
     if (code) return code;
     if (!config)
         return refuse_other_forms(dir, "config.json is missing (is this a Hugging Face directory?)", err);
-    code = refuse_quantized(config, err);
+    code = read_quantization(c, config, err);
     if (code) return code;
     text = json_get(config, "text_config");
     if (!json_is(text, JSON_OBJECT)) text = config;
     code = json_string(json_is_null(json_get(text, "model_type")) ? config : text, "model_type", &model_type, err);
-    if (!code) code = refuse_quantized(text, err);
+    if (!code) code = read_quantization(c, text, err);
     if (!code)
         code = checkpoint_begin(c, FORM_HF, arena_strdup(c->mem, json_path(config, file, sizeof file)), model_type,
                                 has_key, text, err);
@@ -468,27 +468,56 @@ static int add_slopes(checkpoint *c, tfm_error *err) {
     return checkpoint_add_floats(c, "alibi.slopes", slopes, (size_t)heads, err);
 }
 
-static int add_tensors(checkpoint *c, const safetensors *st, tfm_error *err) {
-    int code = checkpoint_room(c, st->n_tensors + 3 + count_joined(c), err); /* two lists of factors, slopes */
-    for (size_t i = 0; !code && i < st->n_tensors; i++) {
-        const st_tensor *from = &st->tensors[i];
-        ckpt_tensor t;
-        memset(&t, 0, sizeof t);
-        t.name = from->name;
-        t.type = type_of(from->dtype);
-        t.type_name = st_dtype_name((int)from->dtype);
-        t.n_dims = from->n_dims;
-        memcpy(t.dims, from->dims, sizeof t.dims);
-        t.index = i;
-        code = checkpoint_add(c, &t, err);
-    }
+static int add_stored(checkpoint *c, const st_tensor *from, size_t index, tfm_error *err) {
+    ckpt_tensor t;
+    memset(&t, 0, sizeof t);
+    t.name = from->name;
+    t.type = from->strided ? -1 : type_of(from->dtype);
+    t.type_name = from->strided ? "(elements not in rows)" : st_dtype_name((int)from->dtype);
+    t.n_dims = from->n_dims;
+    memcpy(t.dims, from->dims, sizeof t.dims);
+    t.index = index;
+    return checkpoint_add(c, &t, err);
+}
+
+static int add_packed(checkpoint *c, const packed_matrix *from, size_t index, tfm_error *err) {
+    ckpt_tensor t;
+    memset(&t, 0, sizeof t);
+    t.name = from->name;
+    t.type = TFM_F32;
+    t.type_name = "F32";
+    t.n_dims = 2;
+    t.dims[0] = from->rows;
+    t.dims[1] = from->cols;
+    t.index = index;
+    return checkpoint_add(c, &t, err);
+}
+
+/* The matrices first; what is a part of one is no tensor of its own. */
+static int add_tensors(checkpoint *c, hf_reader *r, tfm_error *err) {
+    const safetensors *st = &r->st;
+    unsigned char *used = arena_alloc(c->mem, st->n_tensors + 1);
+    int code = used ? TFM_OK : tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    if (!code) code = packed_find(&r->packed, st, used, c->mem, err);
+    if (!code) /* two lists of factors, slopes */
+        code = checkpoint_room(c, r->packed.n + st->n_tensors + 3 + count_joined(c), err);
+    for (size_t i = 0; !code && i < r->packed.n; i++) code = add_packed(c, &r->packed.list[i], st->n_tensors + i, err);
+    for (size_t i = 0; !code && i < st->n_tensors; i++)
+        if (!used[i]) code = add_stored(c, &st->tensors[i], i, err);
+    const int32_t type = c->options->type;
+    if (!code && r->packed.n)
+        checkpoint_warn(c, "%s: %zu matrices of \"%s\" become float32%s", c->file, r->packed.n, r->packed.scheme.method,
+                        type == CONVERT_SOURCE || type == TFM_F32
+                            ? ", the same values in more bytes (another --type makes them small)"
+                            : " and then what --type says: its loss comes on top of theirs");
     return code;
 }
 
-
 static int read_hf_rows(const checkpoint *c, const ckpt_tensor *t, int64_t first, int64_t n, void *buf,
                         tfm_error *err) {
-    const hf_reader *r = c->reader;
+    hf_reader *r = c->reader;
+    if (t->index >= r->st.n_tensors)
+        return packed_rows(&r->packed, &r->packed.list[t->index - r->st.n_tensors], first, n, buf, err);
     const st_tensor *from = &r->st.tensors[t->index];
     return st_read(&r->st, from, (uint64_t)(first * t->cols), (size_t)(n * t->cols), buf, err);
 }
@@ -501,6 +530,7 @@ static int hf_tokenizer(const checkpoint *c, arena *mem, int64_t n_rows, tok_sec
 
 static void hf_close(checkpoint *c) {
     hf_reader *r = c->reader;
+    packed_close(&r->packed);
     st_close(&r->st);
 }
 
@@ -514,11 +544,12 @@ int checkpoint_open_hf(checkpoint *c, const source_dir *dir, tfm_error *err) {
     int code = read_config(c, dir, err);
     if (!code) code = read_generation_config(c, dir, err);
     if (code) return code;
-    if (!has_file(dir, "model.safetensors") && !has_file(dir, "model.safetensors.index.json"))
-        return refuse_other_forms(dir, "neither model.safetensors nor model.safetensors.index.json", err);
+    const char *weights = c->options->weights ? c->options->weights : st_weights_name(dir);
+    if (!weights)
+        return refuse_other_forms(dir, "neither model.safetensors nor pytorch_model.bin, nor an index of either", err);
     c->close = hf_close;
-    code = st_open_dir(&r->st, dir, c->mem, err);
-    if (!code) code = add_tensors(c, &r->st, err);
+    code = st_open_dir(&r->st, dir, weights, c->mem, err);
+    if (!code) code = add_tensors(c, r, err);
     if (!code) code = add_factors(c, "rope_scaling.short_factor", r->short_factor, err);
     if (!code) code = add_factors(c, "rope_scaling.long_factor", r->long_factor, err);
     if (!code) code = add_slopes(c, err);

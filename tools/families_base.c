@@ -71,6 +71,7 @@ static const rule hf_rules[] = {
     /* training, bookkeeping, and the generation defaults that older versions wrote here */
     HARMLESS("model_type"), HARMLESS("architectures"), HARMLESS("auto_map"), HARMLESS("_name_or_path"),
     HARMLESS("name_or_path"), HARMLESS("transformers_version"), HARMLESS("transformers.js_config"),
+    HARMLESS("quantization_config"), HARMLESS("compression_config"), /* the tensors' reader has them */
     HARMLESS("torch_dtype"), HARMLESS("dtype"), HARMLESS("use_cache"), HARMLESS("cache_implementation"),
     HARMLESS("_attn_implementation_autoset"), HARMLESS("attn_implementation"), HARMLESS("_attn_implementation"),
     HARMLESS("initializer_range"), HARMLESS("attention_dropout"), HARMLESS("hidden_dropout"), HARMLESS("resid_pdrop"),

@@ -1,5 +1,6 @@
 /* safetensors.c - headers of .safetensors files, alone or as the shards of an index. */
 #include "safetensors.h"
+#include "torch_file.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,11 @@ static const struct {
 const char *st_dtype_name(int dtype)
 {
     return dtype >= 0 && dtype < ST_N_DTYPES ? dtypes[dtype].name : "?";
+}
+
+unsigned st_dtype_bits(int dtype)
+{
+    return dtypes[dtype].bits;
 }
 
 static const char *tensor_name(const void *table, uint32_t entry, size_t *length)
@@ -174,9 +180,9 @@ static int read_header(const source *src, arena *a, const json **header, uint64_
     return TFM_OK;
 }
 
-/* All tensors of one file into a new array of the arena. */
-static int read_tensors(const source *src, int file, arena *a, st_tensor **out, size_t *n_out, const json **metadata,
-                        tfm_error *err)
+/* All tensors of one file of this format into a new array of the arena. */
+static int read_safetensors(const source *src, int file, arena *a, st_tensor **out, size_t *n_out,
+                            const json **metadata, tfm_error *err)
 {
     const json *header = NULL;
     uint64_t base = 0, bytes;
@@ -207,6 +213,14 @@ static int read_tensors(const source *src, int file, arena *a, st_tensor **out, 
     return check_layout(tensors, n, base, src, err);
 }
 
+/* All tensors of st->files[file], whose format its first bytes tell. */
+static int read_tensors(safetensors *st, int file, arena *a, st_tensor **out, size_t *n_out, tfm_error *err)
+{
+    st_file *f = &st->files[file];
+    if (is_torch_file(&f->src)) return torch_read(&f->src, file, a, out, n_out, &f->big_endian, err);
+    return read_safetensors(&f->src, file, a, out, n_out, &f->metadata, err);
+}
+
 /* `file` is the one to name in messages. */
 static int index_names(name_index *index, const st_tensor *tensors, size_t n, arena *a, const char *file,
                        tfm_error *err)
@@ -232,7 +246,7 @@ int st_open_file(safetensors *st, const source *src, arena *a, tfm_error *err)
     if (st->files == NULL) return tool_fail(err, TFM_ERR_MEMORY, "%s: no memory", src->name);
     st->files[0].src = *src;
     st->n_files = 1;
-    code = read_tensors(src, 0, a, &st->tensors, &st->n_tensors, &st->files[0].metadata, err);
+    code = read_tensors(st, 0, a, &st->tensors, &st->n_tensors, err);
     return code == TFM_OK ? index_names(&st->index, st->tensors, st->n_tensors, a, src->name, err) : code;
 }
 
@@ -295,12 +309,12 @@ static int open_shard(safetensors *st, uint32_t at, shard *s, arena *a, tfm_erro
     source *src = &st->files[at].src;
     int code = st->dir.open(st->dir.user, s->name, src, err);
     if (code > 0) {
-        return tool_fail(err, TFM_ERR_IO, "%s: model.safetensors.index.json names %s, which is absent", st->dir.name,
+        return tool_fail(err, TFM_ERR_IO, "%s: the index of its weights names %s, which is absent", st->dir.name,
                          s->name);
     }
     if (code < 0) return code;
     st->n_files = (int)at + 1;
-    code = read_tensors(src, (int)at, a, &s->tensors, &s->n_tensors, &st->files[at].metadata, err);
+    code = read_tensors(st, (int)at, a, &s->tensors, &s->n_tensors, err);
     return code == TFM_OK ? index_names(&s->index, s->tensors, s->n_tensors, a, src->name, err) : code;
 }
 
@@ -339,15 +353,12 @@ static int open_shards(safetensors *st, const source *index_file, arena *a, shar
     return code == TFM_OK ? index_names(&st->index, st->tensors, st->n_tensors, a, index_file->name, err) : code;
 }
 
-static int open_single(safetensors *st, arena *a, tfm_error *err)
+static int open_single(safetensors *st, const char *file, arena *a, tfm_error *err)
 {
     source_dir dir = st->dir;
     source src;
-    int code = dir.open(dir.user, "model.safetensors", &src, err);
-    if (code > 0) {
-        return tool_fail(err, TFM_ERR_IO, "%s: has neither model.safetensors.index.json nor model.safetensors",
-                         dir.name);
-    }
+    int code = dir.open(dir.user, file, &src, err);
+    if (code > 0) return tool_fail(err, TFM_ERR_IO, "%s: has no %s", dir.name, file);
     if (code < 0) return code;
     code = st_open_file(st, &src, a, err);
     if (st->n_files == 0) dir.close(dir.user, &src);
@@ -355,15 +366,33 @@ static int open_single(safetensors *st, arena *a, tfm_error *err)
     return code;
 }
 
-int st_open_dir(safetensors *st, const source_dir *dir, arena *a, tfm_error *err)
+const char *st_weights_name(const source_dir *dir)
+{
+    static const char *const names[] = {
+        "model.safetensors.index.json", "model.safetensors", "pytorch_model.bin.index.json", "pytorch_model.bin",
+        "model.pth", "model.pt"
+    };
+    size_t i;
+    for (i = 0; i < sizeof names / sizeof names[0]; i++) {
+        source src;
+        const int code = dir->open(dir->user, names[i], &src, NULL);
+        if (code == 0) dir->close(dir->user, &src);
+        if (code <= 0) return names[i]; /* also if it cannot be read: whoever opens it says so */
+    }
+    return NULL;
+}
+
+int st_open_dir(safetensors *st, const source_dir *dir, const char *weights, arena *a, tfm_error *err)
 {
     source index_file;
     shards *all;
+    size_t n = strlen(weights);
     int code;
     memset(st, 0, sizeof *st);
     st->dir = *dir;
-    code = dir->open(dir->user, "model.safetensors.index.json", &index_file, err);
-    if (code > 0) return open_single(st, a, err);
+    if (n < 5 || strcmp(weights + n - 5, ".json") != 0) return open_single(st, weights, a, err);
+    code = dir->open(dir->user, weights, &index_file, err);
+    if (code > 0) return tool_fail(err, TFM_ERR_IO, "%s: has no %s", dir->name, weights);
     if (code < 0) return code;
     all = (shards *)calloc(1, sizeof *all);
     if (all != NULL) code = open_shards(st, &index_file, a, all, err);
@@ -388,20 +417,40 @@ const st_tensor *st_find(const safetensors *st, const char *name)
     return at == NAME_ABSENT ? NULL : &st->tensors[at];
 }
 
+/* Elements of `size` bytes the other way round; of complex numbers both halves. */
+static void swap_elements(unsigned char *p, size_t n, size_t size)
+{
+    size_t i, k;
+    for (i = 0; i < n; i++, p += size) {
+        for (k = 0; k < size / 2; k++) {
+            unsigned char c = p[k];
+            p[k] = p[size - 1 - k];
+            p[size - 1 - k] = c;
+        }
+    }
+}
+
 int st_read(const safetensors *st, const st_tensor *t, uint64_t first, size_t n, void *buf, tfm_error *err)
 {
     const source *src = &st->files[t->file].src;
     unsigned bits = dtypes[t->dtype].bits;
     uint64_t count = (uint64_t)t->n_elements;
+    int code;
     if (first > count || n > count - first) {
         return tool_fail(err, TFM_ERR_ARG, "%s: %s: elements %llu to %llu of %llu", src->name, t->name,
                          (unsigned long long)first, (unsigned long long)(first + n), (unsigned long long)count);
     }
+    if (t->strided) return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: %s: does not stand in rows", src->name, t->name);
     if (bits < 8 && n != count) {
         return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: %s: a part of a %s tensor", src->name, t->name,
                          dtypes[t->dtype].name);
     }
     if (bits < 8) return source_read(src, t->offset, buf, (size_t)t->bytes, err);
     if (n > SIZE_MAX / (bits / 8)) return tool_fail(err, TFM_ERR_ARG, "%s: %s: too large to read", src->name, t->name);
-    return source_read(src, t->offset + first * (bits / 8), buf, n * (bits / 8), err);
+    code = source_read(src, t->offset + first * (bits / 8), buf, n * (bits / 8), err);
+    if (code == TFM_OK && st->files[t->file].big_endian) {
+        size_t parts = t->dtype == ST_C64 ? 2 : 1;
+        swap_elements((unsigned char *)buf, n * parts, bits / 8 / parts);
+    }
+    return code;
 }

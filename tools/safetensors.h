@@ -1,7 +1,8 @@
 /* safetensors.h - the directory of tensors in one .safetensors file or in the shards of a Hugging Face directory.
  *
  * A file is: uint64 length of the header, the header (JSON: name -> {dtype, shape, data_offsets}), the data. Every
- * number is checked here: shapes against byte lengths, offsets against the file and each other.
+ * number is checked here: shapes against byte lengths, offsets against the file and each other. Files of PyTorch
+ * (torch_file.c) come into the same directory: their tensors lie in the file as plainly.
  */
 #ifndef TOOLS_SAFETENSORS_H
 #define TOOLS_SAFETENSORS_H
@@ -25,11 +26,13 @@ typedef struct st_tensor {
     int64_t n_elements;        /* their product */
     int file;                  /* which of safetensors.files */
     uint64_t offset, bytes;    /* in that file, from its start */
+    int strided;               /* of a PyTorch file: the elements do not stand in rows; they cannot be read */
 } st_tensor;
 
 typedef struct st_file {
     source src;
     const json *metadata; /* "__metadata__" of the header, or NULL */
+    int big_endian;       /* a PyTorch file may say so */
 } st_file;
 
 typedef struct safetensors {
@@ -43,15 +46,18 @@ typedef struct safetensors {
 
 /* One file. The source stays the caller's and must outlive st. Memory comes from the arena. */
 int st_open_file(safetensors *st, const source *src, arena *a, tfm_error *err);
-/* A directory: the files model.safetensors.index.json names, or model.safetensors if there is no index. The index
- * decides which file holds a tensor; tensors of a shard that the index does not list are left out. */
-int st_open_dir(safetensors *st, const source_dir *dir, arena *a, tfm_error *err);
+/* The name under which a directory keeps its weights: of an index, or of the one file; NULL: none that is known. */
+const char *st_weights_name(const source_dir *dir);
+/* A directory's weights by that name, or another file of safetensors or PyTorch. An index (.json) decides which file
+ * holds a tensor; tensors of a shard that the index does not list are left out. */
+int st_open_dir(safetensors *st, const source_dir *dir, const char *weights, arena *a, tfm_error *err);
 void st_close(safetensors *st); /* closes what st_open_dir opened; also after an error */
 
 const st_tensor *st_find(const safetensors *st, const char *name); /* NULL: absent */
-/* n elements from `first` on, as they stand in the file (little-endian). Types of less than a byte only as a whole. */
+/* n elements from `first` on, little-endian. Types of less than a byte only as a whole. */
 int st_read(const safetensors *st, const st_tensor *t, uint64_t first, size_t n, void *buf, tfm_error *err);
 
 const char *st_dtype_name(int dtype);  /* "BF16" */
+unsigned st_dtype_bits(int dtype);
 
 #endif

@@ -26,7 +26,8 @@ static const char *const arg_names[] = {"SRC", "OUT.tfm"};
 static const cli command_line = {
     "tfm-convert", "[--type T] [--vocab-only] [--tokenizer FILE] SRC OUT.tfm\n"
     "       tfm-convert --families",
-    "SRC: a Hugging Face directory (config.json, safetensors, tokenizer files), a GGUF file, or a llama2.c .bin.",
+    "SRC: a Hugging Face directory (config.json, tokenizer files, weights as safetensors or as PyTorch's .bin), or its\n"
+    "file of weights; a GGUF file (a split one by its first part); a llama2.c .bin of version 0, 1 or 2.",
     option_rows, 0, 2, arg_names
 };
 
@@ -104,6 +105,17 @@ static int open_beside(source_dir *dir, const char *path, tfm_error *err) {
     return code;
 }
 
+/* Weights that lie in a directory with their configuration; a file that is a model alone says so itself. */
+static int is_weights(const source *src, const source_dir *dir) {
+    unsigned char head[10] = {0};
+    source config;
+    if (src->size < sizeof head || src->read_at(src->user, 0, head, sizeof head)) return 0;
+    if (memcmp(head, "PK\x03\x04", 4) && memcmp(head, "\x80\x02\x8a\x0a", 4) && memcmp(head + 8, "{\"", 2)) return 0;
+    if (dir->open(dir->user, "config.json", &config, NULL)) return 0;
+    dir->close(dir->user, &config);
+    return 1;
+}
+
 static int run_file(const char *path, sink *out, convert_options *o, tfm_error *err) {
     source src;
     source_dir beside;
@@ -111,8 +123,10 @@ static int run_file(const char *path, sink *out, convert_options *o, tfm_error *
     if (code) return code;
     code = open_beside(&beside, path, err);
     if (!code) {
+        const char *slash = strrchr(path, '/');
         o->beside = &beside;
-        code = convert_file(&src, out, o, err);
+        o->weights = slash ? slash + 1 : path;
+        code = is_weights(&src, &beside) ? convert_directory(&beside, out, o, err) : convert_file(&src, out, o, err);
         o->beside = NULL;
         dir_close_local(&beside);
     }

@@ -59,7 +59,7 @@ static int open_directory(safetensors *st, const uint8_t *data, size_t size, are
         at += n;
     }
     dir = dir_memory("fuzz", &list);
-    return st_open_dir(st, &dir, a, err);
+    return st_open_dir(st, &dir, st_weights_name(&dir), a, err);
 }
 
 static int try_json(const uint8_t *data, size_t size, arena *a, tfm_error *err)
