@@ -37,7 +37,7 @@ help:
 	@echo "make cross        the tests built by CC and run by RUN, e.g. aarch64-linux-gnu-gcc and qemu-aarch64"
 	@echo "make wasm         the tests of kernels as WebAssembly, with and without SIMD (clang, wasi-libc, node)"
 	@echo "make compilers    the header and all sources with gcc, clang and tcc, C99 to C++20, every TFM_NO_ switch"
-	@echo "make fuzz T=60    libFuzzer on .tfm, GGUF and safetensors files, T seconds each (clang)"
+	@echo "make fuzz T=60    libFuzzer on .tfm files and every kind of checkpoint, T seconds each (clang)"
 	@echo "make real         real models: perplexity, text and weights against recorded references (python, network)"
 	@echo "make size         bytes of code and stack of the implementation"
 	@echo "make bench        speed of the models in $(BUILD)/ (BENCH_MODELS=...)"
@@ -135,7 +135,7 @@ compilers:
 	@sh tests/test_dropin.sh $(BUILD)/dropin
 
 CLANG = clang-16
-FUZZERS = tfm gguf safetensors
+FUZZERS = tfm gguf safetensors checkpoint
 # The scalar pass: the others read the same places, and clang needs minutes for them under these flags.
 FUZZ_CFLAGS = -g -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -DTFM_FUZZING -DTFM_NO_SIMD
 
@@ -143,7 +143,7 @@ $(BUILD)/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(ARCHIVE)
 	$(CC) $(CFLAGS) -fsanitize=fuzzer -pthread -o $@ $^ $(LDLIBS)
 
 fuzz: $(BUILD)/run_tests
-	@$(BUILD)/run_tests --dir $(BUILD)/tests seeds file > /dev/null || echo "the tests fail: make test"
+	@$(BUILD)/run_tests --dir $(BUILD)/tests seeds file split sources > /dev/null || echo "the tests fail: make test"
 	@$(MAKE) --no-print-directory $(FUZZERS:%=$(BUILD)/fuzz/fuzz_%) BUILD=$(BUILD)/fuzz CC=$(CLANG) CFLAGS="$(FUZZ_CFLAGS)"
 	@passed=0; failed=0; for f in $(FUZZERS); do \
 	    mkdir -p $(BUILD)/fuzz/corpus_$$f $(BUILD)/tests/seeds_$$f; \

@@ -33,7 +33,8 @@
            return 0;
        }
 
-   Model files: `tfm-convert` (tools/) turns a Hugging Face directory, a GGUF file or a llama2.c checkpoint into a .tfm.
+   Model files: `tfm-convert` (tools/) turns a Hugging Face directory (safetensors or PyTorch), a GGUF file or a
+   llama2.c checkpoint into a .tfm.
 
    CONTENTS (search for the tag)
        [1]  MANUAL: concepts, memory, threads, errors, untrusted files, build switches, recipes

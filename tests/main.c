@@ -108,6 +108,20 @@ void skip(const char *format, ...) {
 const char *test_dir(void) { return state.dir; }
 const char *test_data(void) { return state.data; }
 
+void write_seed(const char *kind, const char *name, const void *bytes, size_t n) {
+    char path[512];
+    tfm_error err;
+    sink out;
+    err.msg[0] = 0;
+    snprintf(path, sizeof path, "%s/seeds_%s", test_dir(), kind);
+    int code = make_directory(path, &err);
+    snprintf(path, sizeof path, "%s/seeds_%s/%s", test_dir(), kind, name);
+    if (!code) code = sink_open_file(&out, path, &err);
+    if (!code && (code = sink_write(&out, 0, bytes, n, &err)) != 0) sink_discard(&out);
+    if (!code) code = sink_commit(&out, &err);
+    check(!code, "%s", err.msg);
+}
+
 static void run_test(const test *t) {
     const int passed = state.passed, failed = state.failed;
     const double start = time_now();

@@ -2,6 +2,8 @@
 #ifndef TEST_H
 #define TEST_H
 
+#include <stddef.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -20,6 +22,8 @@ void skip(const char *format, ...);
 
 /* Where tests may write: a folder of their own below the build folder, "build/tests" unless the runner was told another. */
 const char *test_dir(void);
+/* Writes seeds_KIND/NAME there, for the fuzz targets; a failure counts. */
+void write_seed(const char *kind, const char *name, const void *bytes, size_t n);
 /* Where the committed data lie: "tests" unless the runner was told another. */
 const char *test_data(void);
 

@@ -350,6 +350,17 @@ static void check_parts(const char *what, const gguf_builder *a, const gguf_buil
     output_end(&o);
 }
 
+/* A seed for tests/fuzz/fuzz_checkpoint.c. */
+static void write_split_seed(const gguf_builder *first, const gguf_builder *second) {
+    static unsigned char seed[1 << 16];
+    size_t at = 0;
+    put_le(seed, &at, 2, 1);
+    put_le(seed, &at, first->size, 2);
+    memcpy(seed + at, first->file, first->size);
+    memcpy(seed + at + first->size, second->file, second->size);
+    write_seed("checkpoint", "split", seed, at + first->size + second->size);
+}
+
 void test_convert_split(void) {
     enum { FIRST, SECOND, THIRD, OTHER, TWICE, MORE, FEWER, N };
     gguf_builder *g = calloc(N, sizeof *g);
@@ -368,6 +379,9 @@ void test_convert_split(void) {
     check_parts("of another count", g, g + FEWER, g + THIRD, 0, "m-00002-of-00003.gguf: is a part of another model");
     check_parts("a tensor twice", g, g + TWICE, g + THIRD, 0, "m-00002-of-00003.gguf: tensor token_embd.weight");
     check_parts("a tensor too many", g, g + MORE, g + THIRD, 0, "split.tensors.count is 11, but the parts hold 12");
+    split_part(&g[OTHER], 0, 2, 11, "output_norm.weight");
+    split_part(&g[FEWER], 2, 2, 11, NULL);
+    write_split_seed(&g[OTHER], &g[FEWER]);
     memset(g[SECOND].file, 0, 4);
     check_parts("a part that is none", g, g + SECOND, g + THIRD, 0, "m-00002-of-00003.gguf: header");
     free(g);

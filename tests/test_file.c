@@ -444,22 +444,12 @@ static void test_paths(const tiny_file *f) {
 }
 
 /* What tests/fuzz/fuzz_tfm.c begins with: the whole, and smaller files for its parts. */
-static void write_seed(const char *name, const tiny_file *f) {
-    char path[512];
-    tfm_error err;
-    snprintf(path, sizeof path, "%s/seeds_tfm", test_dir());
-    int r = make_directory(path, &err);
-    snprintf(path, sizeof path, "%s/seeds_tfm/%s", test_dir(), name);
-    FILE *out = r ? NULL : file_open(path, "wb");
-    check(out && fwrite(f->data, 1, f->size, out) == f->size && !fclose(out), "%s cannot be written", path);
-}
-
 static void write_seeds(const tiny_file *whole) {
     static const int32_t types[] = { TFM_F32, TFM_F16, TFM_BF16, TFM_Q8_0 };
     tiny_file f = { NULL, 0, 0 };
     char name[32];
-    write_seed("whole", whole);
-    if (!make_file(&f, NULL, 1)) write_seed("tokenizer", &f);
+    write_seed("tfm", "whole", whole->data, whole->size);
+    if (!make_file(&f, NULL, 1)) write_seed("tfm", "tokenizer", f.data, f.size);
     tiny_file_free(&f);
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
         tiny_model t;
@@ -468,7 +458,7 @@ static void write_seeds(const tiny_file *whole) {
         t.config.n_layers = 1 + (int32_t)i % 2;
         tiny_weights(&t, types[i], i == 1 ? TFM_ROWS : TFM_TILED);
         snprintf(name, sizeof name, "model_%s", tfm_type_get(types[i])->name);
-        if (!make_file(&f, &t, 0)) write_seed(name, &f);
+        if (!make_file(&f, &t, 0)) write_seed("tfm", name, f.data, f.size);
         tiny_file_free(&f);
         tiny_weights_free(&t);
     }

@@ -509,22 +509,6 @@ void test_llama2c(void)
 
 /* ---- seeds for the fuzz targets -------------------------------------------------------------------------------- */
 
-static void write_seed(const char *kind, const char *name, const bytes *b)
-{
-    char path[512];
-    tfm_error err;
-    sink out;
-    int code;
-    memset(&err, 0, sizeof err);
-    snprintf(path, sizeof path, "%s/seeds_%s", test_dir(), kind);
-    code = make_directory(path, &err);
-    snprintf(path, sizeof path, "%s/seeds_%s/%s", test_dir(), kind, name);
-    if (code == TFM_OK) code = sink_open_file(&out, path, &err);
-    if (code == TFM_OK && (code = sink_write(&out, 0, b->data, b->n, &err)) != TFM_OK) sink_discard(&out);
-    if (code == TFM_OK) code = sink_commit(&out, &err);
-    check(code == TFM_OK, "%s", err.msg);
-}
-
 static void write_gguf_seeds(void)
 {
     static const uint32_t kinds[] = { GGML_F32, GGML_F16, GGML_BF16, GGML_Q4_0, GGML_Q8_0, GGML_Q4_K, GGML_Q6_K };
@@ -532,7 +516,7 @@ static void write_gguf_seeds(void)
     bytes b;
     size_t i;
     put_gguf_metadata(&b);
-    write_seed("gguf", "metadata", &b);
+    write_seed("gguf", "metadata", b.data, b.n);
     for (i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
         const ggml_type *type = ggml_type_by_id(kinds[i]);
         gguf_recipe r = good;
@@ -541,7 +525,7 @@ static void write_gguf_seeds(void)
         r.data = 2 * type->block_bytes;
         put_gguf(&b, &r);
         snprintf(name, sizeof name, "type_%s", type->name);
-        write_seed("gguf", name, &b);
+        write_seed("gguf", name, b.data, b.n);
     }
 }
 
@@ -553,7 +537,7 @@ static void write_safetensors_seeds(void)
     b.n = 0;
     put_number(&b, 0, 1);
     put(&b, one.data, one.n);
-    write_seed("safetensors", "file", &b);
+    write_seed("safetensors", "file", b.data, b.n);
     b.n = 0;
     put_number(&b, 1, 1);
     put_number(&b, sizeof shard_index - 1, 2);
@@ -562,11 +546,11 @@ static void write_safetensors_seeds(void)
     put(&b, shard_index, sizeof shard_index - 1);
     put(&b, one.data, one.n);
     put(&b, two.data, two.n);
-    write_seed("safetensors", "directory", &b);
+    write_seed("safetensors", "directory", b.data, b.n);
     b.n = 0;
     put_number(&b, 2, 1);
     put(&b, json_text, sizeof json_text - 1);
-    write_seed("safetensors", "json", &b);
+    write_seed("safetensors", "json", b.data, b.n);
 }
 
 void test_reader_seeds(void)

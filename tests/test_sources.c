@@ -387,8 +387,32 @@ static void check_zip(const zip_case *z) {
     }
 }
 
+/* Seeds for tests/fuzz/fuzz_checkpoint.c: directories of a configuration and weights. */
+static void write_seeds(void) {
+    static const char *const names[] = {"awq", "gptq", "gptq_v2", "gptq8", "fp8", "fp8_rows", "int8", "words", "torch",
+                                        "torch_old", "torch_views"};
+    static unsigned char seed[1 << 15];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        folder f;
+        size_t at = 0;
+        folder_open(&f, names[i]);
+        put_le(seed, &at, strcmp(f.files[1].name, "model.safetensors") != 0, 1);
+        put_le(seed, &at, f.files[0].size, 2);
+        for (int k = 0; k < 2; k++) {
+            memcpy(seed + at, f.files[k].data, f.files[k].size);
+            at += f.files[k].size;
+        }
+        write_seed("checkpoint", names[i], seed, at);
+        folder_close(&f);
+    }
+    unsigned char archive[1 + 1024] = {4};
+    const zip_case plain = {"plain", NULL, 1, 0, 0, 0, 0, 0, 0, 0, NULL};
+    write_seed("checkpoint", "zip", archive, 1 + make_zip(archive + 1, &plain));
+}
+
 void test_sources(void) {
     test_values();
+    write_seeds();
     test_pickles();
     for (size_t i = 0; i < sizeof zip_cases / sizeof *zip_cases; i++) check_zip(&zip_cases[i]);
 }
