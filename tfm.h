@@ -82,8 +82,8 @@
    says the bytes in advance, exactly, the same on every host; tfm_model_init and tfm_session_init work in memory of the
    caller's (64-byte aligned) and then nothing is allocated at all. After creation nothing allocates. A session is
    relocatable: memcpy it, write it to disk, read it back, tfm_session_attach. The KV cache costs exactly
-   2 * n_layers * n_kv_heads * head_dim * length * bytes; length is the context, or for window layers
-   min(context, window + batch). Strings and logits that are returned are views; their life is said at each function.
+   2 * n_layers * n_kv_heads * head_dim * length * bytes; length is the context, or for layers with a window (or a mask
+   that sees one chunk or stride) min(context, window + batch). Strings and logits that are returned are views; their life is said at each function.
    Stack: at most 32 KB.
 
    THREADS
@@ -293,7 +293,8 @@ typedef struct tfm_matmul_args {
 /* Attention over a cache, causal by position. Item i = (token i / n_heads, head i % n_heads).
    Cache: k and v are [n_kv_heads][length][head_dim] of kv_type (F32, F16, BF16, Q8_0); position p lies in slot
    p % length. Query t stands at position pos + t and sees positions (p - window, p] (window 0: [0, p]); the keys of all
-   n queries are in the cache already. With a chunk, a query sees the positions from the last multiple of it on.
+   n queries are in the cache already. With a chunk, a query sees the positions from the last multiple of it on; a mask
+   (TFM_MASK_STRIDED or FIXED, else 0) leaves out more.
    Scores: scale * q.k, then softcap (if > 0), then mask, then softmax, over one more score per head if there are sinks.
    With slopes, the score of query t and position j gets slopes[head] * (j - (pos + t)) added after the cap (ALiBi,
    arXiv:2108.12409). Online softmax over blocks of 64 positions aligned to absolute positions (the same bits however it
@@ -311,6 +312,7 @@ typedef struct tfm_attention_args {
     int32_t slopes_bf16;  /* 1: instead scale * bf16(slopes[head] * j), added after the cap */
     int64_t chunk;        /* 0: none */
     const float *sinks;   /* [n_heads] scores that take their part of the softmax and give nothing; or NULL */
+    int32_t mask, mask_stride, mask_columns, mask_groups, mask_part; /* as in tfm_block */
 } tfm_attention_args;
 
 /* The kernels of one instruction set: pure functions on arrays, no allocation, no threads. n counts elements unless said
@@ -368,7 +370,8 @@ TFM_API void tfm_attention(const tfm_attention_args *a, int64_t item0, int64_t i
 enum {
     TFM_ROPE_PLAIN = 0, TFM_ROPE_LINEAR = 1, TFM_ROPE_DYNAMIC = 2, TFM_ROPE_YARN = 3, TFM_ROPE_LONG = 4,
     TFM_ROPE_BANDS = 5,  /* low frequencies divided, high kept, blended between (rope_type "llama3" in checkpoints) */
-    TFM_ROPE_FACTORS = 6 /* explicit divisors, one a pair (GGUF's rope_freqs) */
+    TFM_ROPE_FACTORS = 6, /* explicit divisors, one a pair (GGUF's rope_freqs) */
+    TFM_ROPE_STEPS = 7   /* dynamic in steps: theta times a^(d/(d-2)), a = 3 up to 2 ctx_max, 7 up to 4, 15 up to 8 ... */
 };
 typedef struct tfm_rope_params {
     int32_t dims, scaling;
@@ -394,15 +397,22 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
 enum { TFM_NORM_NONE = 0, TFM_NORM_RMS = 1, TFM_NORM_LAYER = 2, TFM_NORM_L2 = 3 };
 
 /* Where a block's norms sit; f is the sublayer, x the residual stream:
-   PRE x += f(n x) · POST_BRANCH x += n(f x) · SANDWICH x += n2(f(n x)) · POST_ADD x = n(x + f x) */
-enum { TFM_PLACE_PRE = 0, TFM_PLACE_POST_BRANCH = 1, TFM_PLACE_SANDWICH = 2, TFM_PLACE_POST_ADD = 3 };
+   PRE x += f(n x) · POST_BRANCH x += n(f x) · SANDWICH x += n2(f(n x)) · POST_ADD x = n(x + f x) ·
+   PRE_STREAM x = n x, then x += f x: the residual is the normed value */
+enum { TFM_PLACE_PRE = 0, TFM_PLACE_POST_BRANCH = 1, TFM_PLACE_SANDWICH = 2, TFM_PLACE_POST_ADD = 3,
+       TFM_PLACE_PRE_STREAM = 4 };
 
 /* SEQUENTIAL: attention, then feed-forward. PARALLEL_1: both read one norm of x, x += A + M; PARALLEL_2: a norm each. */
 enum { TFM_RESIDUAL_SEQUENTIAL = 0, TFM_RESIDUAL_PARALLEL_1 = 1, TFM_RESIDUAL_PARALLEL_2 = 2 };
 
 enum { TFM_ATTN_PLAIN = 0 };                       /* later: latent, index selection, compression, none */
-/* CHUNKED: window is the size of chunks, a query sees its own chunk up to itself. */
-enum { TFM_MASK_CAUSAL = 0, TFM_MASK_CHUNKED = 1 }; /* later: symmetric, strided, fixed */
+/* Which positions j <= i the query at position i sees. CHUNKED: window is the size of chunks, a query sees its own chunk.
+   The two patterns of the Sparse Transformer (arXiv:1904.10509), s being mask_stride and c mask_columns, have a near and
+   a far part each; mask_part says which one counts, both, or that even heads have the near and odd heads the far one.
+   STRIDED: near i - j < s, far (i - j) % s = 0. FIXED: near j/s = i/s, far the last c columns of every block of s,
+   s - c <= j % s, and i itself; with mask_groups g > 1, far head number n reads the (n % g)-th c columns from the end. */
+enum { TFM_MASK_CAUSAL = 0, TFM_MASK_CHUNKED = 1, TFM_MASK_STRIDED = 2, TFM_MASK_FIXED = 3 }; /* later: symmetric */
+enum { TFM_PART_BOTH = 0, TFM_PART_NEAR = 1, TFM_PART_FAR = 2, TFM_PART_HEADS = 3 };
 /* Norms of q and k: per head with one weight [head_dim]; over the whole width; per head, each with its own weight. */
 enum { TFM_QKNORM_NONE = 0, TFM_QKNORM_HEAD = 1, TFM_QKNORM_FULL = 2, TFM_QKNORM_HEADS = 3 };
 /* ALiBi, whose slopes are the tensor TFM_ROLE_SLOPES. BF16: slope times position in bfloat16, under the scale like q.k. */
@@ -436,6 +446,7 @@ typedef struct tfm_block {
     int32_t bias;                      /* TFM_BIAS_ bits */
     /* attention */
     int32_t attn_kind, mask;
+    int32_t mask_stride, mask_columns, mask_groups, mask_part; /* see TFM_MASK_ */
     int32_t n_heads, n_kv_heads, head_dim; /* head_dim is free of d_model; MHA, GQA and MQA are one number */
     float attn_scale;                  /* 0 = head_dim^-1/2 */
     float attn_softcap;                /* 0 = none; cap * tanh(score / cap), before the mask */
@@ -450,6 +461,7 @@ typedef struct tfm_block {
     float temperature;                 /* 0 = none; q times 1 + temperature * ln(1 + floor((position + */
     int32_t temperature_ctx;           /* temperature_offset) / temperature_ctx)), after RoPE */
     int32_t temperature_offset;
+    int32_t log_ctx;                   /* 0 = none; from position log_ctx on q times ln(position + 1) / ln(log_ctx) */
     /* rotary positions */
     int32_t rope_style;                /* TFM_ROPE_NONE, HALF, INTERLEAVED */
     int32_t rope_dims;                 /* the first rope_dims of a head turn; 0 = head_dim */
@@ -1720,6 +1732,11 @@ static const tfm_field tfm__block_fields[] = {
     TFM__BLOCK_FIELD(97, 1, temperature_offset, "temperature_offset"),
     TFM__BLOCK_FIELD(98, 1, sinks, "sinks"),
     TFM__BLOCK_FIELD(99, 1, qk_norm_no_weight, "qk_norm_no_weight"),
+    TFM__BLOCK_FIELD(100, 1, log_ctx, "log_ctx"),
+    TFM__BLOCK_FIELD(101, 1, mask_stride, "mask_stride"),
+    TFM__BLOCK_FIELD(102, 1, mask_columns, "mask_columns"),
+    TFM__BLOCK_FIELD(103, 1, mask_groups, "mask_groups"),
+    TFM__BLOCK_FIELD(104, 1, mask_part, "mask_part"),
     TFM__BLOCK_FIELD(112, 1, rope_style, "rope_style"),
     TFM__BLOCK_FIELD(113, 1, rope_dims, "rope_dims"),
     TFM__BLOCK_FIELD(114, 1, rope_scaling, "rope_scaling"),
@@ -1773,15 +1790,16 @@ TFM_API const tfm_field *tfm_block_fields(int *n) {
 typedef struct tfm__enum_row { const char *field; int32_t count; const char *names; } tfm__enum_row;
 static const tfm__enum_row tfm__enums[] = {
     {"norm_kind", 4, "none\0rms\0layer\0l2\0"},
-    {"norm_place", 4, "pre\0post-branch\0sandwich\0post-add\0"},
+    {"norm_place", 5, "pre\0post-branch\0sandwich\0post-add\0pre-stream\0"},
     {"residual", 3, "sequential\0parallel-1\0parallel-2\0"},
     {"attn_kind", 1, "plain\0"},
-    {"mask", 2, "causal\0chunked\0"},
+    {"mask", 4, "causal\0chunked\0strided\0fixed\0"},
+    {"mask_part", 4, "both\0near\0far\0heads\0"},
     {"qk_norm", 4, "none\0per-head\0full-width\0own-per-head\0"},
     {"qk_norm_kind", 4, "none\0rms\0layer\0l2\0"},
     {"alibi", 3, "none\0slopes\0bf16\0"},
     {"rope_style", 3, "none\0half-split\0interleaved\0"},
-    {"rope_scaling", 7, "plain\0linear\0dynamic\0yarn\0long\0bands\0factors\0"},
+    {"rope_scaling", 8, "plain\0linear\0dynamic\0yarn\0long\0bands\0factors\0steps\0"},
     {"ffn_kind", 2, "dense\0experts\0"},
     {"router_score", 3, "logit\0softmax\0sigmoid\0"},
     {"router_pick", 2, "top\0sparse-mixer\0"},
@@ -1852,7 +1870,7 @@ static tfm_result tfm__check_fields(const void *base, const tfm_field *fields, i
 static tfm_result tfm__check_rope(const tfm_block *b, int i, tfm_error *err) {
     if (!b->rope_style) return TFM_OK;
     const int32_t dims = b->rope_dims ? b->rope_dims : b->head_dim, scaling = b->rope_scaling;
-    const int scaled = scaling != TFM_ROPE_PLAIN && scaling != TFM_ROPE_FACTORS;
+    const int scaled = scaling != TFM_ROPE_PLAIN && scaling != TFM_ROPE_FACTORS && scaling != TFM_ROPE_STEPS;
     TFM__NEED(dims <= b->head_dim && dims % 2 == 0, "block %d: rope_dims %d must be even and at most head_dim %d", i,
               (int)dims, (int)b->head_dim);
     TFM__NEED(b->rope_theta > 0, "block %d: rope_theta must be above 0", i);
@@ -1869,8 +1887,9 @@ static tfm_result tfm__check_rope(const tfm_block *b, int i, tfm_error *err) {
         TFM__NEED(b->rope_theta > 1, "block %d: rope_theta must be above 1 for YaRN", i);
     }
     if (scaling == TFM_ROPE_LONG) TFM__NEED(b->rope_ctx_orig > 1, "block %d: rope_ctx_orig must be above 1", i);
-    if (scaling == TFM_ROPE_DYNAMIC) {
-        TFM__NEED(b->rope_factor >= 1, "block %d: rope_factor must be at least 1 for dynamic scaling", i);
+    if (scaling == TFM_ROPE_DYNAMIC || scaling == TFM_ROPE_STEPS) {
+        TFM__NEED(b->rope_factor >= 1 || scaling == TFM_ROPE_STEPS,
+                  "block %d: rope_factor must be at least 1 for dynamic scaling", i);
         TFM__NEED(b->rope_ctx_max > 0, "block %d: rope_ctx_max is missing", i);
         TFM__NEED(dims > 2, "block %d: rope_dims must be above 2 for dynamic scaling", i);
     }
@@ -1908,6 +1927,17 @@ static tfm_result tfm__check_experts(const tfm_block *b, int i, tfm_error *err) 
     TFM__NEED(b->router_jitter >= 0, "block %d: router_jitter is negative", i);
     TFM__NEED(b->ffn_act != TFM_ACT_XIELU, "block %d: ffn_act xielu in a mixture of experts", i);
     return tfm__check_groups(b, i, err);
+}
+
+static tfm_result tfm__check_mask(const tfm_block *b, int i, tfm_error *err) {
+    const int64_t groups = b->mask_groups ? b->mask_groups : 1;
+    if (b->mask < TFM_MASK_STRIDED) return TFM_OK;
+    TFM__NEED(b->mask_stride >= 1, "block %d: a mask without mask_stride", i);
+    TFM__NEED(b->mask != TFM_MASK_FIXED || b->mask_part == TFM_PART_NEAR ||
+              (b->mask_columns >= 1 && b->mask_columns <= b->mask_stride / groups),
+              "block %d: mask_columns %d times mask_groups %d must be from 1 to mask_stride %d", i, (int)b->mask_columns,
+              (int)groups, (int)b->mask_stride);
+    return TFM_OK;
 }
 
 static tfm_result tfm__check_block(const tfm_block *b, int i, tfm_error *err) {
@@ -1948,7 +1978,9 @@ static tfm_result tfm__check_block(const tfm_block *b, int i, tfm_error *err) {
         const tfm_result bad = tfm__check_experts(b, i, err);
         if (bad) return bad;
     }
-    return tfm__check_rope(b, i, err);
+    TFM__NEED(b->log_ctx != 1, "block %d: log_ctx must be above 1", i);
+    const tfm_result mask = tfm__check_mask(b, i, err);
+    return mask ? mask : tfm__check_rope(b, i, err);
 }
 
 /* Blocks share the factor vectors of RoPE and the slopes of ALiBi, so the widths that read them must agree. */
@@ -2092,8 +2124,9 @@ static const tfm_block *tfm__slope_block(const tfm_config *c) {
 static int tfm__role_present(const tfm_config *c, const tfm_block *b, const tfm__role_row *r) {
     const int weights = b && b->norm_kind != TFM_NORM_NONE && !b->norm_no_weight;
     const int biases = b && b->norm_kind == TFM_NORM_LAYER && (b->bias & TFM_BIAS_NORM);
-    const int pre = b && (b->norm_place == TFM_PLACE_PRE || b->norm_place == TFM_PLACE_SANDWICH);
-    const int post = b && b->norm_place != TFM_PLACE_PRE;
+    const int place = b ? b->norm_place : TFM_PLACE_PRE;
+    const int pre = place == TFM_PLACE_PRE || place == TFM_PLACE_SANDWICH || place == TFM_PLACE_PRE_STREAM;
+    const int post = place != TFM_PLACE_PRE && place != TFM_PLACE_PRE_STREAM;
     const int own_ffn_norm = b && b->residual != TFM_RESIDUAL_PARALLEL_1;
     const int dense = b && b->d_ff > 0, experts = b && b->ffn_kind == TFM_FFN_EXPERTS, bias = b && (b->bias & r->bias);
     switch (r->when) {
@@ -3165,10 +3198,16 @@ static tfm_result tfm__make_plan(const tfm_model *m, const tfm_session_config *c
     return TFM_OK;
 }
 
-/* Slots of a layer's cache: the whole context, or the window and the slack behind it. */
+/* How many positions up to its own a query can see at most; 0: all. */
+static int64_t tfm__reach(const tfm_block *b) {
+    if (b->mask < TFM_MASK_STRIDED || b->mask_part != TFM_PART_NEAR) return b->window;
+    return b->window && b->window < b->mask_stride ? b->window : b->mask_stride;
+}
+
+/* Slots of a layer's cache: the whole context, or what a query can see and the slack behind it. */
 static int64_t tfm__cache_length(const tfm_block *b, const tfm__plan *p) {
-    const int64_t want = (int64_t)b->window + p->n_batch;
-    return b->window && want < p->n_ctx ? want : p->n_ctx;
+    const int64_t reach = tfm__reach(b), want = reach + p->n_batch;
+    return reach && want < p->n_ctx ? want : p->n_ctx;
 }
 
 /* Sizes the session; with a base it also writes the cache table (the base then holds the struct already). */
@@ -3659,6 +3698,11 @@ static float tfm__temperature(const tfm_block *b, int64_t pos) {
     return 1.0f + b->temperature * tfm__log1p((float)tfm__quotient(pos + b->temperature_offset, b->temperature_ctx));
 }
 
+/* The same where it grows with the logarithm of the position itself. */
+static float tfm__log_scale(const tfm_block *b, int64_t pos) {
+    return pos < b->log_ctx ? 1.0f : tfm__log1p((float)pos) / tfm__log1p((float)(b->log_ctx - 1));
+}
+
 /* Per token: clamp, QK-norm, RoPE, temperature, K and V into the cache. */
 static void tfm__prepare_heads(void *ctx, int thread, int64_t first, int64_t last) {
     const tfm__heads_job *j = (const tfm__heads_job *)ctx;
@@ -3685,6 +3729,7 @@ static void tfm__prepare_heads(void *ctx, int thread, int64_t first, int64_t las
         }
         if (b->qk_norm && b->qk_norm_late) tfm__norm_qk(p, q, k);
         if (b->temperature != 0) p->k->scale(q, tfm__temperature(b, p->pos + t), qw);
+        if (b->log_ctx) p->k->scale(q, tfm__log_scale(b, p->pos + t), qw);
         const int64_t slot = tfm__remainder(p->pos + t, j->cache->length);
         for (int32_t h = 0; h < b->n_kv_heads; h++) {
             const size_t at = ((size_t)h * (size_t)j->cache->length + (size_t)slot) * row;
@@ -3749,6 +3794,11 @@ static void tfm__attend(const tfm__pass *p, float *y, const float *x) {
     job.a.softcap = b->attn_softcap;
     job.a.slopes_bf16 = b->alibi == TFM_ALIBI_BF16;
     job.a.slopes = b->alibi ? tfm__vector_of(p, TFM_ROLE_SLOPES) : NULL;
+    job.a.mask = b->mask >= TFM_MASK_STRIDED ? b->mask : 0;
+    job.a.mask_stride = b->mask_stride;
+    job.a.mask_columns = b->mask_columns;
+    job.a.mask_groups = b->mask_groups;
+    job.a.mask_part = b->mask_part;
     tfm__for(&p->w, p->n * b->n_heads, 4 * seen * b->head_dim, tfm__attention_part, &job);
     tfm__trace(p, "attn", mixed, qw);
 
@@ -4200,11 +4250,13 @@ static void tfm__run_branch(const tfm__pass *p, const tfm__branch *br, float *y,
 
 static void tfm__run_block(const tfm__pass *p) {
     float *x = tfm__floats(p->s, p->s->at.x), *y = tfm__floats(p->s, p->s->at.y);
-    const int post_add = p->b->norm_place == TFM_PLACE_POST_ADD;
+    const int post_add = p->b->norm_place == TFM_PLACE_POST_ADD, stream = p->b->norm_place == TFM_PLACE_PRE_STREAM;
+    if (stream) tfm__block_norm(p, x, x, TFM_ROLE_ATTN_NORM, TFM_ROLE_ATTN_NORM_B);
     tfm__run_branch(p, &tfm__attention_branch, y, x);
     if (p->b->residual == TFM_RESIDUAL_SEQUENTIAL) {
         tfm__add_branch(p, x, y);
         if (post_add) tfm__block_norm(p, x, x, TFM_ROLE_ATTN_POST_NORM, TFM_ROLE_ATTN_POST_NORM_B);
+        if (stream) tfm__block_norm(p, x, x, TFM_ROLE_FFN_NORM, TFM_ROLE_FFN_NORM_B);
         tfm__run_branch(p, &tfm__ffn_branch, y, x);
         tfm__add_branch(p, x, y);
         if (post_add) tfm__block_norm(p, x, x, TFM_ROLE_FFN_POST_NORM, TFM_ROLE_FFN_POST_NORM_B);
@@ -6611,6 +6663,30 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
 #endif
 #endif
 
+/* Masks, for the attention kernels of all passes: which part of the pattern a head has. */
+static int32_t tfm__mask_part(const tfm_attention_args *a, int32_t head) {
+    return a->mask_part != TFM_PART_HEADS ? a->mask_part : head & 1 ? TFM_PART_FAR : TFM_PART_NEAR;
+}
+
+/* The first position that the query at `pos` may see, given what a window says. */
+static int64_t tfm__mask_begin(const tfm_attention_args *a, int32_t head, int32_t pos, int64_t begin) {
+    int64_t first = 0;
+    if (tfm__mask_part(a, head) == TFM_PART_NEAR)
+        first = a->mask == TFM_MASK_STRIDED ? (int64_t)pos - (a->mask_stride - 1) : pos - pos % a->mask_stride;
+    return first > begin ? first : begin;
+}
+
+/* Whether the query at `pos` sees position j <= pos. */
+static int tfm__sees(const tfm_attention_args *a, int32_t head, int32_t pos, int32_t j) {
+    const int32_t part = tfm__mask_part(a, head), s = a->mask_stride;
+    const int is_near = a->mask == TFM_MASK_STRIDED ? pos - j < s : j / s == pos / s;
+    if (part == TFM_PART_NEAR || (is_near && part == TFM_PART_BOTH)) return is_near;
+    if (a->mask == TFM_MASK_STRIDED) return (pos - j) % s == 0;
+    const int32_t number = a->mask_part == TFM_PART_HEADS ? head / 2 : head;
+    const int32_t group = a->mask_groups > 1 ? number % a->mask_groups : 0, last = s - group * a->mask_columns;
+    return j == pos || (j % s < last && j % s >= last - a->mask_columns);
+}
+
 /* What a matmul kernel of one format takes; see [C]. */
 typedef void (*tfm__strips_fn)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1);
 
@@ -6989,6 +7065,11 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
         const double factor = (double)p->factor, max = (double)p->ctx_max;
         const double len = rope_len > p->ctx_max ? (double)rope_len : max;
         theta *= tfm__pow(factor * len / max - (factor - 1), (double)p->dims / (p->dims - 2));
+    }
+    if (p->scaling == TFM_ROPE_STEPS) {
+        int64_t reach = p->ctx_max, alpha = 1;
+        for (; reach < rope_len; reach *= 2) alpha = 2 * alpha + 1;
+        if (alpha > 1) theta *= tfm__pow((double)alpha, (double)p->dims / (p->dims - 2));
     }
     if (p->scaling == TFM_ROPE_LONG && p->factors_long && rope_len > p->ctx_orig) factors = p->factors_long;
     for (int i = 0; i < pairs; i++) {
@@ -8723,12 +8804,13 @@ static void FN(matmul)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1)
 /* --- attention ---------------------------------------------------------------------------------------------------- */
 
 #ifndef TFM__OLD
-/* One query of one head: it sees positions [begin, end). m and l are the running maximum and sum; out holds the running
+/* One query of one head: it sees positions [begin, end), or those of them that the mask lets through. m and l are the running maximum and sum; out holds the running
    weighted sum of values. */
 typedef struct FN(query) {
     const float *q;
     float *out, m, l, slope, sink;
     int64_t begin, end;
+    int32_t head;
 } FN(query);
 
 /* Keys or values of one kv head: `count` positions from `first` on, stored in a ring. */
@@ -8759,6 +8841,10 @@ TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *row, int64_t c, int6
 
 static float FN(bf16)(float x) { return tfm__bf16_to_f32(tfm__f32_to_bf16(x)); }
 
+static int FN(sees_at)(const tfm_attention_args *a, const FN(query) *row, int64_t j) {
+    return tfm__sees(a, row->head, (int32_t)row->end - 1, (int32_t)j);
+}
+
 /* 16 scores of a block from 16 vectors of partial sums, for positions from `first` on; those outside [j0, j1) get -inf. */
 static void FN(close_scores)(float *score, const VF *part, const tfm_attention_args *a, const FN(query) *row, int64_t first,
                              int j0, int j1) {
@@ -8771,6 +8857,7 @@ static void FN(close_scores)(float *score, const VF *part, const tfm_attention_a
     for (int i = 0; a->slopes && a->slopes_bf16 && i < 16; i++)
         score[i] += a->scale * FN(bf16)(row->slope * (float)(first + i));
     for (int i = 0; i < 16; i++) if (i < j0 || i >= j1) score[i] = -TFM__INFINITY;
+    for (int i = 0; a->mask && i < 16; i++) if (!FN(sees_at)(a, row, first + i)) score[i] = -TFM__INFINITY;
 }
 
 /* score[r][j] = scale * q[r].k[j] for j in [j0, j1) of a block, capped; -inf elsewhere. */
@@ -8901,6 +8988,9 @@ TFM__BODY void FN(queries)(const int32_t type, const tfm_attention_args *a, int6
         for (int r = 0; r < n; r++) {
             j0[r] = (int)(rows[r].begin > b ? (rows[r].begin - b < 64 ? rows[r].begin - b : 64) : 0);
             j1[r] = (int)(rows[r].end < b + 64 ? (rows[r].end > b ? rows[r].end - b : 0) : 64);
+            if (!a->mask) continue;
+            while (j0[r] < j1[r] && !FN(sees_at)(a, &rows[r], b + j0[r])) j0[r]++;
+            while (j0[r] < j1[r] && !FN(sees_at)(a, &rows[r], b + j1[r] - 1)) j1[r]--;
         }
         for (int r = 0; r < n;) {
             int nr = 1;
@@ -8957,8 +9047,10 @@ static void FN(attention)(const tfm_attention_args *a, int64_t item0, int64_t it
                 rows[n].slope = a->slopes ? a->slopes[i - t * heads] : 0.0f;
                 rows[n].sink = a->sinks ? a->sinks[i - t * heads] : 0.0f;
                 rows[n].end = a->pos + t + 1;
+                rows[n].head = (int32_t)(i - t * heads);
                 rows[n].begin = a->window > 0 && rows[n].end > a->window ? rows[n].end - a->window : 0;
                 if (a->chunk > 0) rows[n].begin = tfm__quotient(a->pos + t, a->chunk) * a->chunk;
+                if (a->mask) rows[n].begin = tfm__mask_begin(a, rows[n].head, (int32_t)(a->pos + t), rows[n].begin);
                 if (++n < 4) continue;
                 FN(query_group)(a, kv, rows, n);
                 n = 0;

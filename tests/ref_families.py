@@ -1,4 +1,5 @@
-"""Reference logits of tiny random models, one per family and spelling, made with transformers.
+"""Reference logits of tiny random models, one per family and spelling, made with transformers, or with ref_models.py
+where transformers lacks the family.
 
     python tests/ref_families.py [NAME...]            write tests/ref/families/NAME.json and .bin (default: all)
     python tests/ref_families.py --list               the names and what each is for
@@ -52,6 +53,8 @@ import transformers
 from torch.overrides import TorchFunctionMode
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from ref_models import model_for
+
 OUT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "ref", "families")
 N_GREEDY = 12
 NOTICEABLE = 0.02       # of max|logit|: the least that a wrong reading must change
@@ -93,7 +96,7 @@ def weight(name, shape, dtype, e, offset):
 
 
 NORM = re.compile(r"norm|\bln_")
-EMBEDDING = re.compile(r"embed_|\bwte\b|\bwpe\b|word_embeddings|tokens_embed|positions_embed")
+EMBEDDING = re.compile(r"embed_|tok_embeddings|\bwte\b|\bwpe\b|word_embeddings|tokens_embed|positions_embed")
 
 
 def scale_of(name, shape, model_type):
@@ -673,8 +676,114 @@ def gpt_shaped_models():
     ]
 
 
+HUNYUAN_ALPHA = {"alpha": 1000.0, "beta_fast": 32, "beta_slow": 1, "factor": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0,
+                 "type": "dynamic"}
+CHAMELEON = small("chameleon", attention_bias=False, mlp_bias=True, model_parallel_size=1, swin_norm=False,
+                  rope_theta=10000.0, rope_scaling=None, pad_token_id=0,
+                  vocabulary_map=dict({"<s>": 1, "</s>": 2, "<image>": 3, "word": 9},
+                                      **{"IMGIMG" + word + "Z": 10 + i for i, word in enumerate("ABCDE")}),
+                  vq_config={"embed_dim": 8, "num_embeddings": 8, "base_channels": 32, "channel_multiplier": [1],
+                             "num_res_blocks": 1, "resolution": 8, "latent_channels": 8, "in_channels": 3})
+
+
+def baichuan(**changes):
+    return merged(small("baichuan", num_key_value_heads=DROP, attention_dropout=DROP, pad_token_id=0,
+                 architectures=["BaichuanForCausalLM"], _from_model_config=True, model_max_length=64,
+                 auto_map={"AutoModelForCausalLM": "modeling_baichuan.BaichuanForCausalLM"}), changes)
+
+
+def internlm(**changes):
+    return merged(small("internlm", num_key_value_heads=DROP, attention_dropout=DROP, pad_token_id=0, bias=True,
+                 rotary={"base": 10000, "type": "dynamic"}, max_position_embeddings=24), changes)
+
+
+def internlm2(**changes):
+    return merged(small("internlm2", bias=False, attn_implementation="eager", pad_token_id=2, rope_theta=1000000,
+                 attention_dropout=DROP, rope_scaling={"type": "dynamic", "factor": 2.0}), changes)
+
+
+def qwen1(**changes):
+    return merged({
+        "architectures": ["QWenLMHeadModel"], "attn_dropout_prob": 0.0, "bf16": False, "emb_dropout_prob": 0.0,
+        "fp16": False, "fp32": False, "hidden_size": 32, "initializer_range": 0.02, "intermediate_size": 96,
+        "kv_channels": 16, "layer_norm_epsilon": 1e-06, "max_position_embeddings": 96, "model_type": "qwen",
+        "no_bias": True, "num_attention_heads": 2, "num_hidden_layers": 2, "onnx_safe": None, "rotary_emb_base": 10000,
+        "rotary_pct": 1.0, "scale_attn_weights": True, "seq_length": 12, "tie_word_embeddings": False,
+        "tokenizer_type": "QWenTokenizer", "torch_dtype": "bfloat16", "use_cache": True, "use_dynamic_ntk": True,
+        "use_flash_attn": "auto", "use_logn_attn": True, "vocab_size": 64}, changes)
+
+
+def sparse(pattern, **changes):
+    return small_layer_norm("sparse_transformer", hidden_act="gelu", layer_norm_eps=1e-05, num_key_value_heads=DROP,
+                            attention_dropout=DROP, tie_word_embeddings=True, sparse_attention=pattern, **changes)
+
+
+OPENLM = {
+    "architectures": ["OpenLMModel"], "model_type": "openlm", "params": None, "torch_dtype": "float32",
+    "params_args_dict": {
+        "apply_qk_norm": True, "attn_activation": None, "attn_name": "auto", "attn_seq_scalar": None, "dim": 32,
+        "ffn_type": "swiglu_torch", "model": "open_lm_7b", "model_norm": "gain_only_lp_layer_norm",
+        "moe_capacity_factor": 1.25, "moe_expert_model_parallelism": False, "moe_freq": 0, "moe_loss_weight": 0.1,
+        "moe_num_experts": None, "moe_top_k": 2, "moe_weight_parallelism": False, "n_heads": 4, "n_layers": 2,
+        "norm_eps": 1e-05, "positional_embedding_type": "rotary", "post_embed_norm": False, "qk_norm": True,
+        "seq_len": 64, "vocab_size": 64, "weight_tying": False}}
+
+
+def other_models():
+    strided = {"pattern": "strided", "stride": 5, "layers": ["near", "far"]}
+    fixed = {"pattern": "fixed", "stride": 6, "columns": 2, "groups": 2, "layers": ["heads", "both", "dense"]}
+    return [
+        Model("phi4_mini", "tied, three quarters of a head rotate, LongRoPE",
+              merged(PHI3, {"tie_word_embeddings": True}), n_ids=32, wrong=[PLAIN]),
+        Model("gpt3", "GPT-3's block with its patterns off is GPT-2's", gpt2(sparse_attention=None, n_layer=3)),
+        Model("bloom_post_layernorm", "the residual is the normed value",
+              bloom(apply_residual_connection_post_layernorm=True),
+              wrong=[{"apply_residual_connection_post_layernorm": False}]),
+        Model("hunyuan_alpha", "dynamic with alpha: theta is stretched once, whatever the length",
+              small("hunyuan_v1_dense", head_dim=16, attention_bias=False, rope_theta=10000.0,
+                    rope_scaling=HUNYUAN_ALPHA), n_ids=24, wrong=[PLAIN, {"rope_scaling": {"alpha": 10.0}}]),
+        Model("chameleon", "LayerNorm of each head's own on q and k, tokens of images switched off", CHAMELEON),
+        Model("chameleon_swin", "the same names, but the norms are on the outputs of the branches",
+              merged(CHAMELEON, {"swin_norm": True, "mlp_bias": False}), wrong=[{"swin_norm": False}]),
+        Model("palm", "parallel under one LayerNorm without bias, one key/value head, SwiGLU, tied, logit_scale",
+              small_layer_norm("palm", num_key_value_heads=1, layer_norm_eps=1e-05, rope_theta=10000.0, logit_scale=0.5,
+                               tie_word_embeddings=True, attention_dropout=DROP), wrong=[{"logit_scale": 1.0}]),
+        Model("baichuan_7b", "W_pack, RoPE", baichuan(max_position_embeddings=64, tie_word_embeddings=False)),
+        Model("baichuan2_13b", "no max_position_embeddings: ALiBi; the rows of the head have length 1",
+              baichuan(z_loss_weight=0, max_position_embeddings=DROP, num_attention_heads=2),
+              wrong=[{"z_loss_weight": DROP}, {"max_position_embeddings": 64}]),
+        Model("internlm", "biases on q, k, v and o; dynamic NTK under `rotary`, inside the context", internlm(), n_ids=10),
+        Model("internlm_long", "and past it", internlm(), n_ids=32, wrong=[{"rotary": {"type": "origin"}}]),
+        Model("internlm2", "wqkv group by group, names of its own", internlm2(num_attention_heads=4),
+              wrong=[{"rope_theta": 100.0}]),
+        Model("internlm2_long", "dynamic NTK past the context",
+              internlm2(max_position_embeddings=24, bias=True), n_ids=32, wrong=[{"rope_scaling": None}]),
+        Model("qwen1", "inside seq_length: plain", qwen1(seq_length=64),
+              wrong=[{"rotary_emb_base": 100}]),
+        Model("qwen1_long", "past twice seq_length: theta in steps, queries by the logarithm of the position", qwen1(),
+              n_ids=28, wrong=[{"use_dynamic_ntk": False}, {"use_logn_attn": False}]),
+        Model("openlm", "LayerNorms without bias, over the whole width of q and k; in_proj and w12 fused", OPENLM),
+        Model("sparse_strided", "strided, near and far by layer", sparse(strided), n_ids=24,
+              wrong=[{"sparse_attention": {"stride": 6}}, {"sparse_attention": {"layers": ["far", "near"]}},
+                     {"sparse_attention": {"layers": ["dense"]}}]),
+        Model("sparse_strided_heads", "strided, near and far by head, the cache of a whole context",
+              sparse(dict(strided, layers=["heads"])), n_ids=24, wrong=[{"sparse_attention": {"layers": ["both"]}}]),
+        Model("sparse_fixed", "fixed: by head with two groups of columns, merged, dense in turn",
+              sparse(fixed, num_hidden_layers=3), n_ids=24,
+              wrong=[{"sparse_attention": {"columns": 3}}, {"sparse_attention": {"groups": 1}},
+                     {"sparse_attention": {"layers": ["heads", "far", "dense"]}},
+                     {"sparse_attention": {"layers": ["dense"]}}]),
+        Model("sparse_fixed_near", "fixed, near in every layer: the cache keeps one block and the batch",
+              sparse(dict(fixed, layers=["near"])), n_ids=24, wrong=[{"sparse_attention": {"pattern": "strided"}}]),
+        Model("gpt3_banded", "GPT-3's alternating dense and banded layers, on GPT-2's names",
+              gpt2(sparse_attention={"pattern": "strided", "stride": 6, "layers": ["dense", "near"]}), n_ids=24,
+              wrong=[{"sparse_attention": {"stride": 7}}]),
+    ]
+
+
 def models():
-    rows = (llama_models() + mistral_qwen_models() + gemma_models() + llama_shaped_models() + gpt_shaped_models())
+    rows = (llama_models() + mistral_qwen_models() + gemma_models() + llama_shaped_models() + gpt_shaped_models() +
+            other_models())
     return {row.name: row for row in rows}
 
 
@@ -696,11 +805,19 @@ def read_json(directory, name):
         return json.load(f)
 
 
+def auto_class(config):
+    """Chameleon reads images too, so it stands in another list."""
+    return transformers.AutoModelForImageTextToText if config["model_type"] == "chameleon" else AutoModelForCausalLM
+
+
 def saved_form(config, shards):
     """(config, generation_config, [[file name, [(name, shape)...]]...]) as save_pretrained writes a new model."""
+    if model_for(config):
+        state = model_for(config)(config).state_dict()
+        return config, None, [["model.safetensors", [(name, list(state[name].shape)) for name in sorted(state)]]]
     with tempfile.TemporaryDirectory() as tmp:
         write_json(os.path.join(tmp, "config.json"), config)
-        model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(tmp), dtype=torch.float32)
+        model = auto_class(config).from_config(AutoConfig.from_pretrained(tmp), dtype=torch.float32)
         nbytes = sum(p.numel() * 4 for p in model.parameters())
         model.save_pretrained(tmp, max_shard_size=nbytes * 6 // 10 if shards else "1GB")
         files = []
@@ -757,9 +874,13 @@ def load(path):
     """Float32, eager, strictly: every parameter of the model from the file, and nothing left over. Falcon's ALiBi is run
     by SDPA, as its authors do: the eager code of transformers adds the bias twice."""
     config = read_json(path, "config.json")
+    if model_for(config):
+        model = model_for(config)(config)
+        model.load_state_dict(safetensors.torch.load_file(os.path.join(path, "model.safetensors")))
+        return model.float().eval()
     attention = "sdpa" if config["model_type"] == "falcon" and config["alibi"] else "eager"
-    model, info = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, attn_implementation=attention,
-                                                       output_loading_info=True)
+    model, info = auto_class(config).from_pretrained(path, dtype=torch.float32, attn_implementation=attention,
+                                                   output_loading_info=True)
     bad = {kind: keys for kind, keys in info.items() if keys}
     if bad:
         raise SystemExit("%s does not load: %s" % (path, bad))
@@ -790,7 +911,7 @@ def run64(path, ids):
         torch.set_default_dtype(torch.float32)
 
 
-ATTENTION_OUT = re.compile(r"\.o_proj$|attn\.c_proj$|out_proj$|att\w*\.dense$|self_attn\.dense$")
+ATTENTION_OUT = re.compile(r"\.o_proj$|attention\.wo$|attn\.c_proj$|out_proj$|att\w*\.dense$|self_attn\.dense$")
 POSITIONS = re.compile(r"\bwpe$|embed_positions$|positions_embed$")
 
 
@@ -836,6 +957,11 @@ def choose_ids(model, name, n_ids, n_vocab):
     return best
 
 
+def largest(x):
+    """max|x| of what is not switched off (Chameleon's image tokens are as low as float32 goes)."""
+    return float(np.abs(x[np.abs(x) < 1e30]).max())
+
+
 def prove(path, ref, logits, wrong, ids):
     """Stops unless the model notices every fault in question; returns what each changed, relative to max|logit|."""
     changes = {part: run_without(path, ids, part) for part in ("attention", "positions")}
@@ -843,10 +969,9 @@ def prove(path, ref, logits, wrong, ids):
         raise SystemExit("%s: no module is the output of attention" % ref["name"])
     for patch in wrong:
         write_json(os.path.join(path, "config.json"), merged(ref["config"], patch))
-        changes[json.dumps(patch)] = run(load(path), ids)
+        changes[json.dumps(patch, default=lambda _: "DROP")] = run(load(path), ids)
     write_json(os.path.join(path, "config.json"), ref["config"])
-    changes = {name: float(np.abs(other - logits).max() / np.abs(logits).max()) for name, other in changes.items()
-               if other is not None}
+    changes = {name: largest(other - logits) / largest(logits) for name, other in changes.items() if other is not None}
     for name, change in changes.items():
         if change < NOTICEABLE:
             raise SystemExit("%s would not notice %s (%.4f)" % (ref["name"], name, change))
@@ -863,8 +988,9 @@ def make(model, table):
         n_vocab = hf.config.get_text_config().vocab_size
         ids, answer, margins = choose_ids(hf, base.name, base.n_ids, n_vocab)
         logits = run(load(path), ids)       # a fresh model: dynamic RoPE remembers the longest call it has seen
-        peak = float(np.abs(logits).max())
-        diff = float(np.abs(run64(path, ids) - logits).max()) / peak
+        peak = largest(logits)
+        wide = run64(path, ids)
+        diff = largest(np.where(np.abs(logits) < 1e30, wide - logits, 0)) / peak
         changes = prove(path, ref, logits, model.wrong, ids)
     ref.update(ids=ids, n_vocab=n_vocab, logits=base.name + ".bin", greedy=answer,
                greedy_margin=[float("%.4g" % m) for m in margins], max_ref=float("%.6g" % peak),

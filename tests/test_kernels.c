@@ -632,7 +632,8 @@ static uint64_t bits_hash(const tfm_kernels *k, int i, const float *x, float *a,
     } else if (i == 8) {
         k->softmax(a, n);
     } else if (i == 9) {
-        const tfm_attention_args args = { a, x, x + 40, x + 400, TFM_F32, 2, 2, 1, 20, 10, 16, 0, 0.2f, 5.0f, NULL, 0 };
+        const tfm_attention_args args = { a, x, x + 40, x + 400, TFM_F32, 2, 2, 1, 20, 10, 16, 0, 0.2f, 5.0f, NULL, 0,
+                                          0, NULL, 0, 0, 0, 0, 0 };
         k->attention(&args, 0, 4);
     } else if (i == 10) {
         k->layernorm(a, a, x, x, 1.0f, 1e-5f, n);
@@ -767,6 +768,24 @@ static void read_kv(float *out, int32_t type, const uint8_t *row, int64_t head_d
     }
 }
 
+typedef struct mask_case { int32_t mask, stride, columns, groups, part; } mask_case;
+
+/* The patterns as their papers put them, position by position. */
+static int visible(const tfm_attention_args *a, int64_t head, int64_t i, int64_t j) {
+    if (a->mask == TFM_MASK_CAUSAL) return 1;
+    const int64_t s = a->mask_stride, groups = a->mask_groups ? a->mask_groups : 1;
+    const int in_turn = a->mask_part == TFM_PART_HEADS, far_head = in_turn && head % 2 == 1;
+    const int use_near = a->mask_part == TFM_PART_BOTH || a->mask_part == TFM_PART_NEAR || (in_turn && !far_head);
+    const int use_far = a->mask_part == TFM_PART_BOTH || a->mask_part == TFM_PART_FAR || far_head;
+    const int64_t group = (in_turn ? (head - 1) / 2 : head) % groups, first = s - (group + 1) * a->mask_columns;
+    const int in_columns = j % s >= first && j % s < first + a->mask_columns;
+    switch (a->mask) {
+    case TFM_MASK_STRIDED: return (use_near && i - j < s) || (use_far && (i - j) % s == 0);
+    case TFM_MASK_FIXED: return (use_near && i / s == j / s) || (use_far && (in_columns || i == j));
+    default: return 1;
+    }
+}
+
 /* Attention in double over the cache as it is stored. */
 static void attention_reference(double *out, const attention_case *c, const tfm_attention_args *a, size_t row_bytes) {
     const int hd = c->head_dim;
@@ -783,18 +802,20 @@ static void attention_reference(double *out, const attention_case *c, const tfm_
             score[p] = dot * (double)a->scale;
             if (c->softcap > 0) score[p] = (double)c->softcap * tanh(score[p] / (double)c->softcap);
             if (a->slopes) score[p] += (double)a->slopes[i % c->n_heads] * (double)(p - (p1 - 1));
+            if (!visible(a, i % c->n_heads, p1 - 1, p)) score[p] = -1e300;
             top = fmax(top, score[p]);
         }
         for (int d = 0; d < hd; d++) out[i * hd + d] = 0;
         for (int64_t p = p0; p < p1; p++) total += exp(score[p] - top);
         for (int64_t p = p0; p < p1; p++) {
+            if (score[p] == -1e300) continue;
             read_kv(row, c->kv_type, (const uint8_t *)a->v + (head + (size_t)(p % c->length)) * row_bytes, hd);
             for (int d = 0; d < hd; d++) out[i * hd + d] += exp(score[p] - top) / total * (double)row[d];
         }
     }
 }
 
-static void check_attention(const tfm_kernels *k, const attention_case *c, const float *slopes) {
+static void check_attention(const tfm_kernels *k, const attention_case *c, const float *slopes, const mask_case *m) {
     const int64_t hd = c->head_dim, items = (int64_t)c->n * c->n_heads, end = c->pos + c->n;
     const size_t row = (size_t)(c->kv_type == TFM_F32 ? 4 * hd : c->kv_type == TFM_Q8_0 ? hd / 32 * 34 : 2 * hd);
     const size_t cache = row * (size_t)(c->length * c->n_kv_heads);
@@ -815,12 +836,14 @@ static void check_attention(const tfm_kernels *k, const attention_case *c, const
         }
     }
     tfm_attention_args a = { out, q, kc, vc, c->kv_type, c->n, c->n_heads, c->n_kv_heads, c->head_dim, c->pos,
-                             c->length, c->window, 0.3f / sqrtf((float)hd), c->softcap, slopes, 0 };
+                             c->length, c->window, 0.3f / sqrtf((float)hd), c->softcap, slopes, 0, 0, NULL, m->mask, m->stride,
+                             m->columns, m->groups, m->part };
     attention_reference(ref, c, &a, row);
     k->attention(&a, 0, items);
     const double e = error_of(out, ref, (int)(items * hd), 4);
-    check(e <= 4e-7, "%s: attention kv %d, %d/%d heads of %d, pos %d, window %d%s: off by %g", k->name, c->kv_type,
-          c->n_heads, c->n_kv_heads, c->head_dim, (int)c->pos, (int)c->window, slopes ? ", with slopes" : "", e);
+    check(e <= 4e-7, "%s: attention kv %d, %d/%d heads of %d, pos %d, window %d%s, mask %d by %d, part %d: off by %g",
+          k->name, c->kv_type, c->n_heads, c->n_kv_heads, c->head_dim, (int)c->pos, (int)c->window,
+          slopes ? ", with slopes" : "", m->mask, m->stride, m->part, e);
     a.out = cut;
     for (int64_t i = 0; i < items;) { /* cut into uneven ranges of items */
         const int64_t next = i + 1 + hashed(5, (uint32_t)i) % 6 < items ? i + 1 + hashed(5, (uint32_t)i) % 6 : items;
@@ -849,19 +872,40 @@ void test_kernel_attention(void) {
         { TFM_F16, 2, 1, 16, 6, 1000, 12, 5, 0 },     { TFM_Q8_0, 4, 2, 32, 5, 515, 140, 129, 0 },
         { TFM_F16, 2, 2, 1024, 2, 5, 8, 0, 0 },       { TFM_F32, 4, 2, 48, 70, 0, 70, 0, 0 }
     };
+    static const mask_case none = { TFM_MASK_CAUSAL, 0, 0, 0, 0 };
+    static const mask_case masks[] = {
+        { TFM_MASK_FIXED, 16, 0, 0, TFM_PART_NEAR },        { TFM_MASK_FIXED, 100, 0, 0, TFM_PART_NEAR },
+        { TFM_MASK_STRIDED, 7, 0, 0, TFM_PART_NEAR },       { TFM_MASK_STRIDED, 7, 0, 0, TFM_PART_FAR },
+        { TFM_MASK_STRIDED, 90, 0, 0, TFM_PART_FAR },       { TFM_MASK_STRIDED, 12, 0, 0, TFM_PART_BOTH },
+        { TFM_MASK_STRIDED, 9, 0, 0, TFM_PART_HEADS },
+        { TFM_MASK_FIXED, 16, 3, 0, TFM_PART_FAR },         { TFM_MASK_FIXED, 80, 2, 0, TFM_PART_FAR },
+        { TFM_MASK_FIXED, 11, 2, 3, TFM_PART_BOTH },        { TFM_MASK_FIXED, 8, 2, 4, TFM_PART_HEADS }
+    };
+    static const attention_case masked[] = {
+        { TFM_F32, 8, 2, 20, 30, 0, 30, 0, 0 }, { TFM_F16, 4, 4, 32, 9, 150, 160, 0, 30.0f },
+        { TFM_F32, 4, 1, 16, 70, 60, 130, 50, 0 }
+    };
+    static const attention_case ring = { TFM_F16, 4, 2, 32, 5, 515, 21, 0, 0 }; /* 16 positions and the 5 of the call */
     for (int p = 0; has_pass(p); p++) {
         const tfm_kernels *k = pass(p);
         if (!k) continue;
         for (int i = 0; i < COUNT(cases); i++) {
-            check_attention(k, &cases[i], NULL);
-            check_attention(k, &cases[i], slopes);
+            check_attention(k, &cases[i], NULL, &none);
+            check_attention(k, &cases[i], slopes, &none);
             release();
         }
+        for (int i = 0; i < 2 * COUNT(masks); i++) { /* each on two of them */
+            check_attention(k, &masked[i % COUNT(masked)], i % 2 ? slopes : NULL, &masks[i % COUNT(masks)]);
+            release();
+        }
+        check_attention(k, &ring, NULL, &masks[0]);
+        release();
         float q[400], out[400], kv[2][2 * 8 * 20];
         fill(q, 5, 400);
         fill(kv[0], 6, 320);
         fill(kv[1], 7, 320);
-        const tfm_attention_args a = { out, q, kv[0], kv[1], TFM_F32, 5, 4, 2, 20, 3, 8, 0, 0.125f, 0, NULL, 0 };
+        const tfm_attention_args a = { out, q, kv[0], kv[1], TFM_F32, 5, 4, 2, 20, 3, 8, 0, 0.125f, 0, NULL, 0,
+                                       0, NULL, 0, 0, 0, 0, 0 };
         k->attention(&a, 0, 20);
         near(k, "attention", out, ref_attention, 400, 4e-7);
     }
@@ -952,7 +996,8 @@ void test_kernel_plain(void) {
         tfm_matmul_args a = { &t, NULL, w, 128, 0, 3, plain, 3, NULL, 0 }, b = a;
         b.y = y;
         PLAIN(10, x, tfm_matmul(&a, 0, 1), k->matmul(&b, 0, 1));
-        tfm_attention_args d = { plain, w, x, x, TFM_F32, 2, 2, 1, 8, 4, 8, 0, 0.3f, 0, NULL, 0 }, e = d;
+        tfm_attention_args d = { plain, w, x, x, TFM_F32, 2, 2, 1, 8, 4, 8, 0, 0.3f, 0, NULL, 0, 0, NULL, 0, 0, 0, 0, 0 },
+                           e = d;
         e.out = y;
         PLAIN(11, x, tfm_attention(&d, 0, 4), k->attention(&e, 0, 4));
 #undef PLAIN

@@ -237,6 +237,12 @@ run 0 tfm-eval "$MODEL" --ppl "$WORK/long" -c 32 --chunks 2
 expect "first line: $(head -n 1 "$OUT")" sh -c "head -n 1 '$OUT' | grep -Eqx 'ppl [0-9]+\.[0-9]{4}'"
 expect "chunks" grep -qx "chunks 2" "$OUT"
 expect "tokens" grep -qx "tokens 30" "$OUT"
+close_to() { awk -v name="$1" -v want="$2" '$1 == name { d = $2 - want; ok = d < 1e-4 && d > -1e-4 } END { exit !ok }' "$OUT"; }
+if [ -f examples/models/stories/config.json ] && [ -z "$2" ]; then # by transformers: tests/ref_logz.py
+    expect "nll: $(grep '^nll' "$OUT")" close_to nll 8.451156
+    expect "mean log Z: $(grep '^log_z' "$OUT")" close_to log_z_mean 12.219012
+    expect "max log Z: $(grep '^log_z' "$OUT")" close_to log_z_max 17.709896
+fi
 head -n 1 "$OUT" > "$WORK/a"
 run 0 tfm-eval "$MODEL" --ppl "$WORK/long" --ctx 32 --chunks 2 --chunk 5 -t 1
 head -n 1 "$OUT" > "$WORK/b"

@@ -25,6 +25,8 @@ int checkpoint_begin(checkpoint *c, source_form form, const char *file, const ch
 int checkpoint_value(value_set *set, const rule *r, double value, const char *where, tfm_error *err) {
     if (r->kind == RULE_INT && !(value >= -1 && value <= 2147483647.0))
         return tool_fail(err, TFM_ERR_FORMAT, "%s: %.0f is out of range", where, value);
+    if (r->param == P_ZERO && value != 0)
+        return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: %g: this part is not supported, only 0 is", where, value);
     if (r->kind == RULE_REAL && !(fabs(value) < 1e30))
         return tool_fail(err, TFM_ERR_FORMAT, "%s: %g is out of range", where, value);
     if (r->kind == RULE_BITS) {

@@ -1,6 +1,7 @@
 /* convert.c - the core of tfm-convert: settles the head, describes the model, finds every tensor its description asks
  * for, and streams them strip by strip.
  */
+#include <math.h>
 #include <string.h>
 
 #include "checkpoint.h"
@@ -143,6 +144,7 @@ typedef struct row_slice {
     int columns;     /* the source is [in][out]: its columns are meant */
     int pair_heads;  /* so many heads stand as interleaved pairs, see pair_row; 0: none */
     int64_t swap;    /* rows of a head whose halves stand the other way round; 0: none do */
+    int unit;        /* rows are scaled to length 1 */
 } row_slice;
 
 typedef struct plan_item {
@@ -183,6 +185,9 @@ static int check_tensor(const checkpoint *c, const ckpt_tensor *t, int vector, c
     if (vector && tfm_type_get(t->type)->block != 1)
         return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: tensor %s is a vector of type %s", c->file, t->name,
                          t->type_name);
+    if (s->unit && tfm_type_get(t->type)->block != 1)
+        return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: tensor %s would have to be scaled, but has type %s", c->file,
+                         t->name, t->type_name);
     if (s->columns && !vector && tfm_type_get(t->type)->block != 1)
         return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: tensor %s is stored by columns in type %s", c->file, t->name,
                          t->type_name);
@@ -198,7 +203,7 @@ static int check_tensor(const checkpoint *c, const ckpt_tensor *t, int vector, c
 static row_slice slice_of(const tfm_config *cfg, int layer, int take, int64_t rows) {
     const tfm_block *b = &cfg->blocks[layer >= 0 && cfg->layer_block ? cfg->layer_block[layer] : 0];
     const int64_t d = b->head_dim, q = b->n_heads * d, kv = b->n_kv_heads * d, group = b->n_heads / b->n_kv_heads * d;
-    row_slice s = {0, rows, rows, rows, (take & TAKE_COLUMNS) != 0, 0, 0};
+    row_slice s = {0, rows, rows, rows, (take & TAKE_COLUMNS) != 0, 0, 0, 0};
     switch (take & ~TAKE_COLUMNS) {
     case TAKE_PAIRS_Q: s.pair_heads = b->n_heads; break;
     case TAKE_PAIRS_K: s.pair_heads = b->n_kv_heads; break;
@@ -235,6 +240,11 @@ static uint64_t item_bytes(const tfm_tensor *t, const ckpt_tensor *from) {
     return (uint64_t)t->rows * (uint64_t)(t->cols / type->block) * (uint64_t)type->block_bytes;
 }
 
+static int has_unit_head(const checkpoint *c) {
+    return c->arch.p.given[P_UNIT_HEAD] || (c->arch.p.given[P_UNIT_HEAD_VOCAB] &&
+                                            arch_int(&c->arch, P_UNIT_HEAD_VOCAB) == arch_int(&c->arch, P_N_VOCAB));
+}
+
 /* Adds the tensor of a role, if the description has that role. */
 static int plan_role(checkpoint *c, plan *p, int layer, int role, tfm_error *err) {
     int64_t rows, cols;
@@ -250,7 +260,8 @@ static int plan_role(checkpoint *c, plan *p, int layer, int role, tfm_error *err
                          checkpoint_role_name(c, role, layer, missing, sizeof missing), (long long)rows,
                          (long long)cols);
     const int vector = rows == 1;
-    const row_slice slice = slice_of(&p->config, layer, name->take, vector ? cols : rows);
+    row_slice slice = slice_of(&p->config, layer, name->take, vector ? cols : rows);
+    slice.unit = role == TFM_ROLE_HEAD && has_unit_head(c);
     int code = check_tensor(c, t, vector, &slice, cols, err);
     if (code) return code;
     t->used = 1;
@@ -304,9 +315,20 @@ static void warn_of_fallbacks(const checkpoint *c, const plan *p) {
                         tfm_type_get(c->options->type)->name, first, n > 1 ? ", ..." : "");
 }
 
+/* Where the configuration does not say how wide the feed-forward is, its last matrix does. */
+static void settle_width(checkpoint *c) {
+    const name_row *row = NULL;
+    const ckpt_tensor *down = checkpoint_role(c, TFM_ROLE_DOWN, 0, &row);
+    value_set *p = &c->arch.p;
+    if (p->given[P_D_FF] == GIVEN_FILE || !down) return;
+    p->v[P_D_FF] = (double)(row->take & TAKE_COLUMNS ? down->rows : down->cols);
+    p->given[P_D_FF] = GIVEN_FILE;
+}
+
 static int make_plan(checkpoint *c, plan *p, tfm_error *err) {
     memset(p, 0, sizeof *p);
     int code = settle_head(c, err);
+    if (!code) settle_width(c);
     if (!code) code = describe(&c->arch, c->file, c->mem, &p->config, err);
     if (code) return code;
     size_t room = 3 * c->n_tensors + 1; /* a tensor plays one role, a fused one up to three */
@@ -397,6 +419,17 @@ static void *aligned(arena *mem, size_t n) {
     return p ? p + ((64 - (uintptr_t)p % 64) & 63) : NULL;
 }
 
+/* n rows of a float type become float32 rows of length 1. */
+static void unit_rows(float *out, const char *raw, int32_t type, int64_t n, int64_t cols) {
+    tfm_tensor rows = {raw, type, TFM_ROWS, n, cols};
+    for (int64_t r = 0; r < n; r++, out += cols) {
+        double sum = 0;
+        tfm_tensor_row(&rows, r, out);
+        for (int64_t i = 0; i < cols; i++) sum += (double)out[i] * (double)out[i];
+        for (int64_t i = 0; sum > 0 && i < cols; i++) out[i] = (float)((double)out[i] / sqrt(sum));
+    }
+}
+
 /* One chunk of whole strips at a time: read, pack, write. */
 static int stream_matrix(stream *s, const plan_item *item, const tfm_tensor *t, arena *mem) {
     const ckpt_tensor *from = item->from;
@@ -409,7 +442,11 @@ static int stream_matrix(stream *s, const plan_item *item, const tfm_tensor *t, 
     char *packed = aligned(mem, (size_t)(step / STRIP) * strip);
     char *work = aligned(mem, strip_work_bytes(from->type, t->cols));
     char *whole = item->slice.columns ? arena_array(mem, (size_t)from->rows, (size_t)from->row_bytes) : raw;
-    if (!raw || !packed || !work || !whole) return tool_fail(s->err, TFM_ERR_MEMORY, "out of memory");
+    const int unit = item->slice.unit;
+    float *scaled = unit ? arena_array(mem, (size_t)step, (size_t)t->cols * sizeof(float)) : (float *)(void *)raw;
+    const int32_t type_now = unit ? TFM_F32 : from->type;
+    const size_t stride_now = unit ? (size_t)t->cols * sizeof(float) : stride;
+    if (!raw || !packed || !work || !whole || !scaled) return tool_fail(s->err, TFM_ERR_MEMORY, "out of memory");
     if (item->slice.columns) {
         int code = read_rows(s->c, from, 0, from->rows, whole, s->err);
         if (code) return code;
@@ -421,9 +458,11 @@ static int stream_matrix(stream *s, const plan_item *item, const tfm_tensor *t, 
         else code = gather(s, item, row, n, raw);
         if (code) return code;
         advance(s, raw, (uint64_t)n * stride);
+        if (unit) unit_rows(scaled, raw, from->type, n, t->cols);
+        const char *rows = (const char *)(const void *)scaled;
         for (int64_t r = 0; !code && r < n; r += STRIP)
-            code = convert_strip(t->type, packed + (size_t)(r / STRIP) * strip, from->type, raw + (size_t)r * stride,
-                                 stride, (int)(n - r < STRIP ? n - r : STRIP), t->cols, work);
+            code = convert_strip(t->type, packed + (size_t)(r / STRIP) * strip, type_now, rows + (size_t)r * stride_now,
+                                 stride_now, (int)(n - r < STRIP ? n - r : STRIP), t->cols, work);
         if (code)
             return tool_fail(s->err, code, "tensor %s: %s", from->name, strip_error(code));
         code = writer_data(s->w, packed, (size_t)((n + STRIP - 1) / STRIP) * strip, s->err);

@@ -4,6 +4,7 @@
  * Both spellings of the RoPE values are read the same way: rope_theta and rope_scaling at the top, or all of it in
  * rope_parameters, there perhaps once per type of layer.
  */
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -19,6 +20,7 @@ typedef struct hf_reader {
     packed_weights packed;
     const source_dir *dir;
     const json *short_factor, *long_factor; /* of LongRoPE, if the config has them */
+    int64_t *off_ids, n_off;                /* ids whose logits are as low as can be */
 } hf_reader;
 
 /* A JSON file of the directory: *out is NULL if it is absent. Its bytes count as part of the source. */
@@ -198,27 +200,72 @@ static int read_factors(checkpoint *c, value_set *set, const rule *r, const json
     return TFM_OK;
 }
 
-static const rule *rope_rule(const char *key) {
-    for (const rule *r = rope_rules; r->key; r++)
+/* What the layers see of a sparse pattern, in turn. */
+static int read_mask_layers(checkpoint *c, const json *v, tfm_error *err) {
+    static const named_value parts[] = {{"both", TFM_PART_BOTH}, {"near", TFM_PART_NEAR}, {"far", TFM_PART_FAR},
+                                        {"heads", TFM_PART_HEADS}, {"dense", ARCH_DENSE}, {NULL, 0}};
+    static const rule part = {NULL, P_MASK_LAYERS, RULE_NAME, 0, 0, parts};
+    char where[PATH_TEXT];
+    if (!json_is(v, JSON_ARRAY) || !json_count(v))
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: expected a list", json_path(v, where, sizeof where));
+    c->arch.n_mask_layers = (int64_t)json_count(v);
+    c->arch.mask_layers = arena_array(c->mem, json_count(v), 1);
+    if (!c->arch.mask_layers) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    for (size_t i = 0; i < json_count(v); i++) {
+        double value = 0;
+        int code = read_name(json_at(v, i), &part, &value, err);
+        if (code) return code;
+        c->arch.mask_layers[i] = (unsigned char)value;
+    }
+    return TFM_OK;
+}
+
+/* Ids that can never come next: the values of the names that begin with IMGIMG. */
+static int read_logits_off(checkpoint *c, const json *v, tfm_error *err) {
+    hf_reader *reader = c->reader;
+    if (json_count(v)) reader->off_ids = arena_array(c->mem, json_count(v), sizeof *reader->off_ids);
+    if (json_count(v) && !reader->off_ids) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    for (size_t i = 0; i < json_count(v); i++) {
+        const json *member = json_at(v, i);
+        int64_t id = 0;
+        int code = member->key && !strncmp(member->key, "IMGIMG", 6) ? json_as_int(member, &id, err) : TFM_OK;
+        if (code) return code;
+        if (member->key && !strncmp(member->key, "IMGIMG", 6)) reader->off_ids[reader->n_off++] = id;
+    }
+    if (!reader->n_off) return TFM_OK;
+    c->arch.p.v[P_HEAD_BIAS] = 1;
+    c->arch.p.given[P_HEAD_BIAS] = GIVEN_FILE;
+    return TFM_OK;
+}
+
+static const rule *rule_of(const rule *rules, const char *key) {
+    for (const rule *r = rules; r->key; r++)
         if (!strcmp(r->key, key)) return r;
     return NULL;
 }
 
-/* rope_scaling or rope_parameters: the keys of rope_rules. rope_type goes before type, so it is read last. */
-static int read_rope_values(checkpoint *c, value_set *set, const json *object, tfm_error *err) {
+/* An object whose keys are those of a table. */
+static int read_values(checkpoint *c, value_set *set, const rule *rules, const json *object, tfm_error *err) {
     char where[PATH_TEXT];
     int code = TFM_OK;
     for (size_t i = 0; !code && i < json_count(object); i++) {
         const json *v = json_at(object, i);
-        const rule *r = rope_rule(v->key);
+        const rule *r = rule_of(rules, v->key);
         if (says_nothing(v) && !json_is(v, JSON_BOOL)) continue;
         if (!r && says_nothing(v)) continue;
         if (!r) code = checkpoint_unknown(c, json_path(v, where, sizeof where), v->key, err);
         else if (r->param == P_ROPE_SHORT || r->param == P_ROPE_LONG) code = read_factors(c, set, r, v, err);
+        else if (r->param == P_MASK_LAYERS) code = read_mask_layers(c, v, err);
         else if (r->param != P_NONE) code = read_plain(set, r, v, err);
     }
+    return code;
+}
+
+/* rope_scaling or rope_parameters. rope_type goes before type, so it is read last. */
+static int read_rope_values(checkpoint *c, value_set *set, const json *object, tfm_error *err) {
+    int code = read_values(c, set, rope_rules, object, err);
     const json *type = json_get(object, "rope_type");
-    if (!code && !json_is_null(type)) code = read_plain(set, rope_rule("rope_type"), type, err);
+    if (!code && !json_is_null(type)) code = read_plain(set, rule_of(rope_rules, "rope_type"), type, err);
     return code;
 }
 
@@ -249,6 +296,8 @@ static int read_special(checkpoint *c, const rule *r, const json *v, tfm_error *
     case P_LAYER_RUNS: return read_layer_runs(c, v, err);
     case P_ROPE_FLAGS: return read_rope_flags(c, v, err);
     case P_ROPE_OBJECT: return read_rope(c, v, err);
+    case P_SPARSE: return read_values(c, &c->arch.p, sparse_rules, v, err);
+    case P_LOGITS_OFF: return read_logits_off(c, v, err);
     case P_NESTED: return read_members(c, v, err);
     default: return TFM_OK;
     }
@@ -468,6 +517,22 @@ static int add_slopes(checkpoint *c, tfm_error *err) {
     return checkpoint_add_floats(c, "alibi.slopes", slopes, (size_t)heads, err);
 }
 
+/* Ids that can never come next, as a bias of the head: no logit is far enough from it to change it. */
+static int add_logits_off(checkpoint *c, const hf_reader *r, tfm_error *err) {
+    const int n = arch_int(&c->arch, P_N_VOCAB);
+    if (!r->n_off) return TFM_OK;
+    float *bias = n > 0 ? arena_array(c->mem, (size_t)n, sizeof *bias) : NULL;
+    if (!bias) return tool_fail(err, TFM_ERR_MEMORY, "%s: out of memory for %d ids", c->file, n);
+    memset(bias, 0, (size_t)n * sizeof *bias);
+    for (int64_t i = 0; i < r->n_off; i++) {
+        if (r->off_ids[i] < 0 || r->off_ids[i] >= n)
+            return tool_fail(err, TFM_ERR_FORMAT, "%s: vocabulary_map: id %lld is out of range (vocab_size %d)",
+                             c->file, (long long)r->off_ids[i], n);
+        bias[r->off_ids[i]] = -FLT_MAX;
+    }
+    return checkpoint_add_floats(c, "lm_head.bias", bias, (size_t)n, err);
+}
+
 static int add_stored(checkpoint *c, const st_tensor *from, size_t index, tfm_error *err) {
     ckpt_tensor t;
     memset(&t, 0, sizeof t);
@@ -499,8 +564,8 @@ static int add_tensors(checkpoint *c, hf_reader *r, tfm_error *err) {
     unsigned char *used = arena_alloc(c->mem, st->n_tensors + 1);
     int code = used ? TFM_OK : tool_fail(err, TFM_ERR_MEMORY, "out of memory");
     if (!code) code = packed_find(&r->packed, st, used, c->mem, err);
-    if (!code) /* two lists of factors, slopes */
-        code = checkpoint_room(c, r->packed.n + st->n_tensors + 3 + count_joined(c), err);
+    if (!code) /* two lists of factors, slopes, a bias */
+        code = checkpoint_room(c, r->packed.n + st->n_tensors + 4 + count_joined(c), err);
     for (size_t i = 0; !code && i < r->packed.n; i++) code = add_packed(c, &r->packed.list[i], st->n_tensors + i, err);
     for (size_t i = 0; !code && i < st->n_tensors; i++)
         if (!used[i]) code = add_stored(c, &st->tensors[i], i, err);
@@ -553,6 +618,7 @@ int checkpoint_open_hf(checkpoint *c, const source_dir *dir, tfm_error *err) {
     if (!code) code = add_factors(c, "rope_scaling.short_factor", r->short_factor, err);
     if (!code) code = add_factors(c, "rope_scaling.long_factor", r->long_factor, err);
     if (!code) code = add_slopes(c, err);
+    if (!code) code = add_logits_off(c, r, err);
     if (!code) find_prefix(c);
     if (!code) code = add_joined(c, err);
     return code;

@@ -62,6 +62,10 @@ static void set_rope_scaling(tfm_block *b, const value_set *set, const value_set
     case TFM_ROPE_DYNAMIC:
         b->rope_ctx_max = (int32_t)n_ctx;
         break;
+    case TFM_ROPE_STEPS:
+        b->rope_factor = 0;
+        b->rope_ctx_max = (int32_t)orig;
+        break;
     case TFM_ROPE_BANDS:
         b->rope_low = (float)set->v[P_ROPE_LOW];
         b->rope_high = (float)set->v[P_ROPE_HIGH];
@@ -97,10 +101,19 @@ static int rope_dims(const arch *a, const value_set *set) {
 
 static int set_rope(const describer *d, tfm_block *b, const value_set *set) {
     int scaling = rope_scaling_of(set);
+    double theta = set->v[P_ROPE_THETA];
+    if (set->given[P_ROPE_ALPHA] && set->v[P_ROPE_ALPHA] != 0) {
+        const int dims = rope_dims(d->a, set) ? rope_dims(d->a, set) : arch_int(d->a, P_HEAD_DIM);
+        if (!arch_int(d->a, P_ROPE_BY_ALPHA))
+            return tool_fail(d->err, TFM_ERR_UNSUPPORTED, "%s: rope scaling: alpha is not known", d->file);
+        if (scaling == TFM_ROPE_DYNAMIC && dims > 2) {
+            theta *= pow(set->v[P_ROPE_ALPHA], (double)dims / (dims - 2));
+            scaling = TFM_ROPE_PLAIN;
+        }
+    }
     for (size_t i = 0; i < sizeof rope_needs / sizeof *rope_needs; i++)
         if (rope_needs[i].scaling == scaling && !set->given[rope_needs[i].p])
             return tool_fail(d->err, TFM_ERR_FORMAT, "%s: rope scaling: %s is missing", d->file, rope_needs[i].key);
-    double theta = set->v[P_ROPE_THETA];
     if (!(theta > 0 && theta < 1e30))
         return tool_fail(d->err, TFM_ERR_FORMAT, "%s: rope_theta %g is not a positive number", d->file, theta);
     b->rope_theta = (float)theta;
@@ -112,7 +125,7 @@ static int set_rope(const describer *d, tfm_block *b, const value_set *set) {
     }
     if (scaling != TFM_ROPE_PLAIN) {
         set_rope_scaling(b, set, &d->a->p);
-        if (!(b->rope_factor > 0))
+        if (!(b->rope_factor > 0) && scaling != TFM_ROPE_STEPS)
             return tool_fail(d->err, TFM_ERR_FORMAT, "%s: rope scaling: factor %g is not positive", d->file,
                              (double)b->rope_factor);
     }
@@ -172,6 +185,19 @@ static float query_scale(const arch *a, int64_t layer) {
     return scalar == head_dim || !(scalar > 0) ? 0 : inverse_sqrt(scalar);
 }
 
+/* What the layer sees of a pattern. */
+static void set_mask(const arch *a, int64_t layer, tfm_block *b) {
+    const int part = a->n_mask_layers ? a->mask_layers[layer % a->n_mask_layers] : TFM_PART_BOTH;
+    if (!arch_int(a, P_MASK) || part == ARCH_DENSE) return;
+    b->mask = arch_int(a, P_MASK);
+    b->mask_part = part;
+    b->mask_stride = arch_int(a, P_MASK_STRIDE);
+    if (b->mask == TFM_MASK_FIXED && part != TFM_PART_NEAR) {
+        b->mask_columns = a->p.given[P_MASK_COLUMNS] ? arch_int(a, P_MASK_COLUMNS) : 1;
+        b->mask_groups = arch_int(a, P_MASK_GROUPS) > 1 ? arch_int(a, P_MASK_GROUPS) : 0;
+    }
+}
+
 static int describe_block(const describer *d, int64_t layer, tfm_block *b) {
     const arch *a = d->a;
     value_set local;
@@ -193,13 +219,15 @@ static int describe_block(const describer *d, int64_t layer, tfm_block *b) {
     b->window = in_window ? window_size(a) : 0;
     b->qk_norm = arch_int(a, P_QK_NORM);
     if (b->qk_norm) {
-        b->qk_norm_kind = b->norm_kind;
-        b->qk_norm_eps = b->norm_eps;
+        b->qk_norm_kind = a->p.given[P_QK_NORM_KIND] ? arch_int(a, P_QK_NORM_KIND) : b->norm_kind;
+        b->qk_norm_eps = a->p.given[P_QK_NORM_EPS] ? (float)arch_value(a, P_QK_NORM_EPS) : b->norm_eps;
         b->qk_norm_offset = b->norm_offset;
         b->qk_norm_late = arch_int(a, P_QK_AFTER_ROPE);
     }
     b->qkv_clamp = (float)arch_value(a, P_QKV_CLAMP);
     b->alibi = arch_int(a, P_ALIBI);
+    b->log_ctx = arch_int(a, P_LOG_SCALE) ? arch_int(a, a->p.given[P_CTX_ORIG] ? P_CTX_ORIG : P_N_CTX) : 0;
+    set_mask(a, layer, b);
     b->ffn_act = arch_int(a, P_ACT);
     b->ffn_gated = arch_int(a, P_GATED);
     if (!b->ffn_gated) b->bias &= ~TFM_BIAS_GATE;

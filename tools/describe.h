@@ -4,7 +4,7 @@
 
 #include "families.h"
 
-enum { ARCH_MAX_EOS = 16 };
+enum { ARCH_MAX_EOS = 16, ARCH_DENSE = 255 };
 
 typedef struct arch {
     value_set p;                 /* the model; its RoPE is that of layers that see everything */
@@ -13,6 +13,8 @@ typedef struct arch {
     unsigned char *window_layer; /* [n_listed]: 1 if a layer has the window; NULL: by P_WINDOW_RULE */
     unsigned char *rope_layer;   /* [n_rope_listed]: 1 if a layer rotates; NULL: by P_ROPE_LAYERS */
     int64_t n_listed, n_rope_listed;
+    unsigned char *mask_layers;  /* [n_mask_layers]: TFM_PART_ or ARCH_DENSE for the layers in turn */
+    int64_t n_mask_layers;
     int rope_factors;            /* the checkpoint holds a tensor of divisors */
     int n_eos;
     int32_t eos[ARCH_MAX_EOS];

@@ -17,6 +17,7 @@
 /* What a checkpoint can say about its model. Integers up to 2^31 and real numbers alike are held as double. */
 typedef enum param {
     P_NONE,                 /* the key is known to change nothing in inference */
+    P_ZERO,                 /* the key stands for a part that is not built: only 0 is accepted */
     /* sizes */
     P_N_LAYERS, P_D_MODEL, P_N_VOCAB, P_N_CTX, P_D_FF, P_N_HEADS,
     P_N_KV_HEADS,           /* absent or -1: n_heads */
@@ -24,12 +25,16 @@ typedef enum param {
     P_VALUE_DIM,            /* must be head_dim */
     /* parts */
     P_NORM_KIND, P_NORM_EPS, P_NORM_OFFSET, P_NORM_PLACE, P_NORM_NO_WEIGHT, P_QK_NORM, P_QK_AFTER_ROPE, P_ACT, P_GATED,
+    P_QK_NORM_KIND, P_QK_NORM_EPS, /* absent: those of the other norms */
     P_OUT_NORM,             /* 0: no final norm */
     P_OUT_NORM_DROPPED,     /* 1: none although P_OUT_NORM says so */
     P_EMBED_NORM,           /* 1: the embedding passes through a norm */
     P_RESIDUAL, P_RESIDUAL_SCALE,
     P_BIAS,                 /* TFM_BIAS_ bits */
     P_HEAD_BIAS,
+    P_UNIT_HEAD,            /* given at all: the rows of the output matrix are scaled to length 1 */
+    P_UNIT_HEAD_VOCAB,      /* so are those of a model with so many */
+    P_LOGITS_OFF,           /* an object of names and ids: the IMGIMG... among them can never come next */
     P_QKV_CLAMP,
     P_ATTN_SCALE,           /* replaces head_dim^-1/2 */
     P_SCALE_BY_LAYER,       /* 1: scores are divided by the layer's number, the first being 1 */
@@ -44,6 +49,11 @@ typedef enum param {
     P_D_EMBED,              /* width of the embedding where it is not d_model */
     P_POS_KIND, P_POS_OFFSET,
     P_TIED, P_BOS,
+    P_LOG_SCALE,            /* 1: queries grow with the logarithm of the position past the original context */
+    /* masks */
+    P_SPARSE,               /* an object with the keys of sparse_rules */
+    P_MASK, P_MASK_STRIDE, P_MASK_COLUMNS, P_MASK_GROUPS,
+    P_MASK_LAYERS,          /* a list: see arch.mask_layers */
     /* windows */
     P_WINDOW, P_WINDOW_ON, P_WINDOW_RULE,
     P_WINDOW_PERIOD,        /* WINDOW_PERIOD: every so many-th layer sees everything */
@@ -63,7 +73,9 @@ typedef enum param {
     P_ROPE_ATTN_FACTOR, P_ROPE_MSCALE, P_ROPE_MSCALE_ALL, P_ROPE_TRUNCATE,
     P_ROPE_CTX_ORIG,        /* beside the other RoPE values */
     P_CTX_ORIG,             /* at the top of the configuration, where it wins */
-    P_ROPE_SHORT, P_ROPE_LONG, /* lists of factors: see arch.factors */
+    P_ROPE_SHORT, P_ROPE_LONG, /* lists of factors */
+    P_ROPE_ALPHA,           /* theta times this ^ (dims / (dims - 2)), whatever the length, if P_ROPE_BY_ALPHA */
+    P_ROPE_BY_ALPHA,
     P_TEMPERATURE,          /* queries times 1 + this * ln(1 + floor(position / original context)) */
     P_NESTED,               /* an object whose members are read as if they stood outside it */
     P_COUNT
@@ -114,8 +126,9 @@ typedef struct rule {
     const named_value *names;
 } rule;
 
-/* The keys inside rope_scaling and rope_parameters. Ends with an empty row, as all tables of rules do. */
-extern const rule rope_rules[];
+/* The keys inside rope_scaling and rope_parameters, and inside sparse_attention. Each ends with an empty row, as all
+ * tables of rules do. */
+extern const rule rope_rules[], sparse_rules[];
 
 /* ---- NAMES ----------------------------------------------------------------------------------------------------- */
 

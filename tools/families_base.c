@@ -37,9 +37,25 @@ const rule rope_rules[] = {
     BOOL("truncate", P_ROPE_TRUNCATE),
     REAL("partial_rotary_factor", P_ROPE_PART),
     REAL("llama_4_scaling_beta", P_TEMPERATURE),
+    REAL("alpha", P_ROPE_ALPHA),
+    REAL("base", P_ROPE_THETA),
     SPECIAL("short_factor", P_ROPE_SHORT),
     SPECIAL("long_factor", P_ROPE_LONG),
     HARMLESS("finetuned"),
+    END};
+
+/* Masks of the Sparse Transformer: no published checkpoint has them, so the keys are this project's own.
+ *   "sparse_attention": {"pattern": "strided", "stride": 128, "layers": ["near", "far"]}
+ * pattern: strided or fixed. stride: l. columns: c of fixed, the last columns of a block of l that are read from
+ * everywhere. groups: over how many such groups of columns the heads are spread. layers: what the layers see, in turn:
+ * near or far (a layer each), both (merged in one head), heads (near and far heads in turn), dense (everything). */
+static const named_value mask_patterns[] = {{"strided", TFM_MASK_STRIDED}, {"fixed", TFM_MASK_FIXED}, {NULL, 0}};
+const rule sparse_rules[] = {
+    NAME("pattern", P_MASK, mask_patterns),
+    INT("stride", P_MASK_STRIDE),
+    INT("columns", P_MASK_COLUMNS),
+    INT("groups", P_MASK_GROUPS),
+    SPECIAL("layers", P_MASK_LAYERS),
     END};
 
 /* ---- HUGGING FACE: WHAT ALL SHARE ------------------------------------------------------------------------------ */

@@ -12,6 +12,8 @@ static const named_value opt_places[] = {{"true", TFM_PLACE_PRE}, {"false", TFM_
 
 static const named_value inverted[] = {{"true", 0}, {"false", 1}, {NULL, 0}};
 
+static const named_value bloom_places[] = {{"true", TFM_PLACE_PRE_STREAM}, {"false", TFM_PLACE_PRE}, {NULL, 0}};
+
 static const named_value falcon_alibi[] = {{"true", TFM_ALIBI_BF16}, {"false", TFM_ALIBI_NONE}, {NULL, 0}};
 
 static const named_value falcon_rope[] = {{"true", TFM_ROPE_NONE}, {"false", TFM_ROPE_HALF}, {NULL, 0}};
@@ -60,6 +62,7 @@ const family families_gpt[] = {
             INT_OR("n_positions", P_N_CTX, 1024),
             BOOL_OR("tie_word_embeddings", P_TIED, 1),
             BOOL("scale_attn_by_inverse_layer_idx", P_SCALE_BY_LAYER),
+            SPECIAL("sparse_attention", P_SPARSE),
             HARMLESS("reorder_and_upcast_attn"),
             FIXED(P_POS_KIND, TFM_POS_LEARNED)), NAMES(
             {"@h.#.attn.c_attn.weight", TFM_ROLE_Q, TAKE_ALL_Q | TAKE_COLUMNS},
@@ -236,6 +239,7 @@ const family families_gpt[] = {
             INT("n_embed", P_D_MODEL),
             BOOL_OR("tie_word_embeddings", P_TIED, 1),
             INT("seq_length", P_N_CTX),
+            NAME("apply_residual_connection_post_layernorm", P_NORM_PLACE, bloom_places),
             HARMLESS("slow_but_exact"), HARMLESS("attention_softmax_in_fp32"), HARMLESS("bias_dropout_fusion"),
             HARMLESS("masked_softmax_fusion"), HARMLESS("skip_bias_add"), HARMLESS("skip_bias_add_qkv"),
             HARMLESS("offset_alibi"),

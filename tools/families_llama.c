@@ -10,6 +10,14 @@ static const name_row olmo2_names[] = {
     {"@layers.#.post_feedforward_layernorm.weight", TFM_ROLE_FFN_POST_NORM, TAKE_ROWS},
     NAMES_END};
 
+static const named_value swin_places[] = {{"true", TFM_PLACE_POST_BRANCH}, {"false", TFM_PLACE_PRE}, {NULL, 0}};
+static const named_value rope_steps[] = {{"true", TFM_ROPE_STEPS}, {"false", TFM_ROPE_PLAIN}, {NULL, 0}};
+static const named_value openlm_norms[] = {
+    {"gain_only_lp_layer_norm", TFM_NORM_LAYER}, {"gain_only_layer_norm", TFM_NORM_LAYER}, {"rms_norm", TFM_NORM_RMS},
+    {NULL, 0}};
+static const named_value openlm_positions[] = {{"rotary", TFM_ROPE_HALF}, {NULL, 0}};
+static const named_value openlm_ffn[] = {{"swiglu", 1}, {"swiglu_torch", 1}, {NULL, 0}};
+
 static const named_value xielu[] = {{"xielu", TFM_ACT_XIELU}, {NULL, 0}};
 
 const family families_llama[] = {
@@ -226,6 +234,7 @@ const family families_llama[] = {
             REAL_OR("rms_norm_eps", P_NORM_EPS, 1e-5),
             BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
             HARMLESS("attention_head_dim"), HARMLESS("eod_token_id"),
+            FIXED(P_ROPE_BY_ALPHA, 1),
             FIXED(P_QK_NORM, TFM_QKNORM_HEAD),
             FIXED(P_QK_AFTER_ROPE, 1)), NAMES(
             {"@layers.#.self_attn.query_layernorm.weight", TFM_ROLE_Q_NORM, TAKE_ROWS},
@@ -381,6 +390,154 @@ const family families_llama[] = {
             FIXED(P_NORM_PLACE, TFM_PLACE_PRE)), NAMES(
             {"@layers.#.pre_feedforward_layernorm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS}))}},
 
+/* ---- LLAMA'S BLOCK UNDER OTHER NAMES -------------------------------------------------------------------------- */
+
+    /* q, k and v in one matrix. The 13B models have ALiBi and say model_max_length alone; the 7B models have RoPE.
+     * Version 2 scales the rows of the output matrix to length 1. */
+    {"baichuan", "Baichuan 1, 2 (13B: ALiBi)", "decoder", {
+        HF("baichuan", RULES(
+            INT("model_max_length", P_N_CTX),
+            REAL("z_loss_weight", P_UNIT_HEAD),
+            HARMLESS("_from_model_config"), HARMLESS("gradient_checkpointing"),
+            FIXED(P_UNIT_HEAD_VOCAB, 125696),
+            FIXED(P_ROPE_STYLE, TFM_ROPE_NONE),
+            FIXED(P_ALIBI, TFM_ALIBI_SLOPES)),
+            NAMES(
+            {"alibi.slopes", TFM_ROLE_SLOPES, TAKE_ROWS},
+            {"@layers.#.self_attn.W_pack.weight", TFM_ROLE_Q, TAKE_ALL_Q},
+            {"@layers.#.self_attn.W_pack.weight", TFM_ROLE_K, TAKE_ALL_K},
+            {"@layers.#.self_attn.W_pack.weight", TFM_ROLE_V, TAKE_ALL_V}))}},
+    {"baichuan_rope", "Baichuan 1, 2 (7B: RoPE)", "baichuan", {
+        HF("max_position_embeddings= baichuan", RULES(
+            FIXED(P_ROPE_STYLE, TFM_ROPE_HALF),
+            FIXED(P_ALIBI, TFM_ALIBI_NONE)), NULL)}},
+
+    /* Biases on q, k, v and o; `rotary` is an older spelling of the RoPE values. */
+    {"internlm", "InternLM", "decoder", {
+        HF("internlm", RULES(
+            BITS_ON("bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
+            SPECIAL("rotary", P_ROPE_OBJECT),
+            FIXED(P_ROPE_FACTOR, 1)), NULL)}},
+
+    /* q, k and v in one matrix, group by group; names of its own. */
+    {"internlm2", "InternLM 2, 2.5", "decoder", {
+        HF("internlm2", RULES(
+            BITS_ON("bias", P_BIAS, BIAS_QKV | TFM_BIAS_O)),
+            NAMES(
+            {"@tok_embeddings.weight", TFM_ROLE_EMBED, TAKE_ROWS},
+            {"output.weight", TFM_ROLE_HEAD, TAKE_ROWS},
+            {"@layers.#.attention_norm.weight", TFM_ROLE_ATTN_NORM, TAKE_ROWS},
+            {"@layers.#.ffn_norm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+            {"@layers.#.attention.wqkv.weight", TFM_ROLE_Q, TAKE_GROUPS_Q},
+            {"@layers.#.attention.wqkv.weight", TFM_ROLE_K, TAKE_GROUPS_K},
+            {"@layers.#.attention.wqkv.weight", TFM_ROLE_V, TAKE_GROUPS_V},
+            {"@layers.#.attention.wqkv.bias", TFM_ROLE_Q_B, TAKE_GROUPS_Q},
+            {"@layers.#.attention.wqkv.bias", TFM_ROLE_K_B, TAKE_GROUPS_K},
+            {"@layers.#.attention.wqkv.bias", TFM_ROLE_V_B, TAKE_GROUPS_V},
+            {"@layers.#.attention.wo.weight", TFM_ROLE_O, TAKE_ROWS},
+            {"@layers.#.attention.wo.bias", TFM_ROLE_O_B, TAKE_ROWS},
+            {"@layers.#.feed_forward.w1.weight", TFM_ROLE_GATE, TAKE_ROWS},
+            {"@layers.#.feed_forward.w3.weight", TFM_ROLE_UP, TAKE_ROWS},
+            {"@layers.#.feed_forward.w2.weight", TFM_ROLE_DOWN, TAKE_ROWS}))}},
+
+    /* q, k and v in one matrix; w2 is the gate and w1 is not; intermediate_size counts both. Past seq_length theta
+     * grows in steps and queries with the logarithm of the position, each if it is switched on. */
+    {"qwen", "Qwen 1", "decoder", {
+        [FORM_HF] = {"qwen", RULES(
+            REAL_OR("layer_norm_epsilon", P_NORM_EPS, 1e-6),
+            INT("seq_length", P_CTX_ORIG), INT("seq_length", P_N_CTX),
+            REAL("rotary_emb_base", P_ROPE_THETA),
+            REAL("rotary_pct", P_ROPE_PART),
+            INT("kv_channels", P_HEAD_DIM),
+            NAME("use_dynamic_ntk", P_ROPE_SCALING, rope_steps),
+            BOOL("use_logn_attn", P_LOG_SCALE),
+            HARMLESS("intermediate_size"), /* the matrices say */
+            HARMLESS("max_position_embeddings"), HARMLESS("no_bias"), HARMLESS("scale_attn_weights"),
+            HARMLESS("use_flash_attn"), HARMLESS("attn_dropout_prob"), HARMLESS("emb_dropout_prob"), HARMLESS("bf16"),
+            HARMLESS("fp16"), HARMLESS("fp32"), HARMLESS("onnx_safe"), HARMLESS("tokenizer_type"),
+            HARMLESS("softmax_in_fp32"), HARMLESS("use_cache_kernel"), HARMLESS("use_cache_quantization"),
+            FIXED(P_BIAS, BIAS_QKV)),
+            NAMES(
+            {"@wte.weight", TFM_ROLE_EMBED, TAKE_ROWS},
+            {"@ln_f.weight", TFM_ROLE_OUT_NORM, TAKE_ROWS},
+            {"@h.#.ln_1.weight", TFM_ROLE_ATTN_NORM, TAKE_ROWS},
+            {"@h.#.ln_2.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+            {"@h.#.attn.c_attn.weight", TFM_ROLE_Q, TAKE_ALL_Q},
+            {"@h.#.attn.c_attn.weight", TFM_ROLE_K, TAKE_ALL_K},
+            {"@h.#.attn.c_attn.weight", TFM_ROLE_V, TAKE_ALL_V},
+            {"@h.#.attn.c_attn.bias", TFM_ROLE_Q_B, TAKE_ALL_Q},
+            {"@h.#.attn.c_attn.bias", TFM_ROLE_K_B, TAKE_ALL_K},
+            {"@h.#.attn.c_attn.bias", TFM_ROLE_V_B, TAKE_ALL_V},
+            {"@h.#.attn.c_proj.weight", TFM_ROLE_O, TAKE_ROWS},
+            {"@h.#.mlp.w1.weight", TFM_ROLE_UP, TAKE_ROWS},
+            {"@h.#.mlp.w2.weight", TFM_ROLE_GATE, TAKE_ROWS},
+            {"@h.#.mlp.c_proj.weight", TFM_ROLE_DOWN, TAKE_ROWS}),
+            STRINGS("transformer."), NULL, NULL}}},
+
+    /* LayerNorms without bias, over the whole width of q and k too; gate and up in one matrix. */
+    {"openlm", "OpenLM, DCLM", "decoder", {
+        HF("openlm", RULES(
+            SPECIAL("params_args_dict", P_NESTED),
+            INT("dim", P_D_MODEL), INT("n_layers", P_N_LAYERS), INT("n_heads", P_N_HEADS), INT("seq_len", P_N_CTX),
+            INT("hidden_size", P_D_MODEL), INT("num_hidden_layers", P_N_LAYERS), INT("num_attention_heads", P_N_HEADS),
+            INT("intermediate_size", P_D_FF),
+            REAL_OR("norm_eps", P_NORM_EPS, 1e-5),
+            BOOL("weight_tying", P_TIED),
+            NAME("model_norm", P_NORM_KIND, openlm_norms),
+            NAME("positional_embedding_type", P_ROPE_STYLE, openlm_positions),
+            NAME("ffn_type", P_GATED, openlm_ffn),
+            BITS("apply_qk_norm", P_QK_NORM, TFM_QKNORM_FULL), BITS("qk_norm", P_QK_NORM, TFM_QKNORM_FULL),
+            INT("moe_freq", P_ZERO),
+            HARMLESS("attn_name"), HARMLESS("model"), HARMLESS("moe_capacity_factor"), HARMLESS("moe_loss_weight"),
+            HARMLESS("moe_top_k"), HARMLESS("moe_num_experts"), HARMLESS("attn_activation"),
+            FIXED(P_NORM_KIND, TFM_NORM_LAYER)),
+            NAMES(
+            {"@tok_embeddings.weight", TFM_ROLE_EMBED, TAKE_ROWS},
+            {"@output.weight", TFM_ROLE_HEAD, TAKE_ROWS},
+            {"@layers.#.attention_norm.weight", TFM_ROLE_ATTN_NORM, TAKE_ROWS},
+            {"@layers.#.ffn_norm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+            {"@layers.#.attention.in_proj.weight", TFM_ROLE_Q, TAKE_ALL_Q},
+            {"@layers.#.attention.in_proj.weight", TFM_ROLE_K, TAKE_ALL_K},
+            {"@layers.#.attention.in_proj.weight", TFM_ROLE_V, TAKE_ALL_V},
+            {"@layers.#.attention.out_proj.weight", TFM_ROLE_O, TAKE_ROWS},
+            {"@layers.#.attention.q_norm.weight", TFM_ROLE_Q_NORM, TAKE_ROWS},
+            {"@layers.#.attention.k_norm.weight", TFM_ROLE_K_NORM, TAKE_ROWS},
+            {"@layers.#.feed_forward.w12.weight", TFM_ROLE_GATE, TAKE_FIRST_HALF},
+            {"@layers.#.feed_forward.w12.weight", TFM_ROLE_UP, TAKE_SECOND_HALF},
+            {"@layers.#.feed_forward.w3.weight", TFM_ROLE_DOWN, TAKE_ROWS}))}},
+
+    /* Both branches read one LayerNorm without bias; one key/value head; tied, and logits may be scaled. */
+    {"palm", "PaLM-style", "decoder", {
+        HF("palm", RULES(
+            INT_OR("num_key_value_heads", P_N_KV_HEADS, 1),
+            REAL_OR("layer_norm_eps", P_NORM_EPS, 1e-5),
+            REAL("logit_scale", P_LOGIT_SCALE),
+            BOOL_OR("tie_word_embeddings", P_TIED, 1),
+            FIXED(P_NORM_KIND, TFM_NORM_LAYER),
+            FIXED(P_RESIDUAL, TFM_RESIDUAL_PARALLEL_1)), NULL)}},
+
+    /* q and k have LayerNorms with weights and biases of each head's own; with swin_norm the norms stand on the
+     * branches' outputs under the same names. Tokens of images can never come next. The image encoder is skipped. */
+    {"chameleon", "Chameleon (text)", "llama", {
+        [FORM_HF] = {"chameleon", RULES(
+            INT_OR("max_position_embeddings", P_N_CTX, 4096),
+            REAL_OR("rms_norm_eps", P_NORM_EPS, 1e-5),
+            NAME("swin_norm", P_NORM_PLACE, swin_places),
+            SPECIAL("vocabulary_map", P_LOGITS_OFF),
+            HARMLESS("model_parallel_size"), HARMLESS("vq_config"), HARMLESS("is_encoder_decoder"),
+            HARMLESS("boi_token_id"), HARMLESS("eoi_token_id"), HARMLESS("image_token_id"),
+            FIXED(P_QK_NORM, TFM_QKNORM_HEADS),
+            FIXED(P_QK_NORM_KIND, TFM_NORM_LAYER),
+            FIXED(P_QK_NORM_EPS, 1e-5),
+            FIXED(P_BIAS, TFM_BIAS_QK_NORM)),
+            NAMES(
+            {"@layers.#.input_layernorm.weight", TFM_ROLE_ATTN_POST_NORM, TAKE_ROWS},
+            {"@layers.#.post_attention_layernorm.weight", TFM_ROLE_FFN_POST_NORM, TAKE_ROWS},
+            {"@layers.#.self_attn.q_norm.bias", TFM_ROLE_Q_NORM_B, TAKE_ROWS},
+            {"@layers.#.self_attn.k_norm.bias", TFM_ROLE_K_NORM_B, TAKE_ROWS},
+            {"lm_head.bias", TFM_ROLE_HEAD_B, TAKE_ROWS}),
+            NULL, NULL, STRINGS("*vqmodel.*")}}},
+
 /* ---- LAYERNORM WITH BIAS, LLAMA'S NAMES ------------------------------------------------------------------------ */
 
     /* Norms multiply by 1 + w; squared ReLU without a gate. */
@@ -443,4 +600,22 @@ const family families_llama[] = {
             BITS_ON("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
             BITS_ON("mlp_bias", P_BIAS, TFM_BIAS_UP | TFM_BIAS_DOWN),
             FIXED(P_GATED, 0)), NULL)}},
+
+    /* GPT's block with learned positions and the masks of sparse_rules; biases everywhere, tied. */
+    {"sparse_transformer", "Sparse Transformer", "layer_norm", {
+        HF("sparse_transformer", RULES(
+            REAL_OR("layer_norm_eps", P_NORM_EPS, 1e-5),
+            NAME_OR("hidden_act", P_ACT, TFM_ACT_GELU_ERF, activations),
+            BOOL_OR("tie_word_embeddings", P_TIED, 1),
+            SPECIAL("sparse_attention", P_SPARSE),
+            FIXED(P_GATED, 0),
+            FIXED(P_ROPE_STYLE, TFM_ROPE_NONE),
+            FIXED(P_POS_KIND, TFM_POS_LEARNED),
+            FIXED(P_BIAS, TFM_BIAS_NORM | BIAS_QKV | TFM_BIAS_O | TFM_BIAS_UP | TFM_BIAS_DOWN)),
+            NAMES(
+            {"@embed_positions.weight", TFM_ROLE_POS_EMBED, TAKE_ROWS},
+            {"@layers.#.mlp.fc1.weight", TFM_ROLE_UP, TAKE_ROWS},
+            {"@layers.#.mlp.fc1.bias", TFM_ROLE_UP_B, TAKE_ROWS},
+            {"@layers.#.mlp.fc2.weight", TFM_ROLE_DOWN, TAKE_ROWS},
+            {"@layers.#.mlp.fc2.bias", TFM_ROLE_DOWN_B, TAKE_ROWS}))}},
     FAMILIES_END};

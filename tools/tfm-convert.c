@@ -166,7 +166,8 @@ int main(int argc, char **argv) {
     program_start(&argc, &argv);
     int status = cli_parse(&command_line, argc, argv, args, &n_args);
     if (status != CLI_GO_ON) return program_end(status);
-    if (list_families) return n_args ? cli_wrong(&command_line, "--families stands alone") : program_end(print_families());
+    if (list_families && n_args) return cli_wrong(&command_line, "--families stands alone");
+    if (list_families) return program_end(print_families());
     if (n_args < 2) return cli_wrong(&command_line, "missing argument %s", arg_names[n_args]);
     memset(&o, 0, sizeof o);
     o.type = convert_type(type_names[type]);

@@ -30,7 +30,7 @@ static const cli_option option_rows[] = {
     CLI_INT(0, "rope-len", "L", &rope_len, 1, INT32_MAX, "number of ids, plus N",
             "sequence length for RoPE that depends on it", NULL),
     CLI_GROUP("Perplexity"),
-    CLI_STRING(0, "ppl", "FILE", &ppl_path, NULL, "of a text, in chunks of -c positions (default 512)", NULL),
+    CLI_STRING(0, "ppl", "FILE", &ppl_path, NULL, "of a text, in chunks of -c positions (default 512); also nll, log Z", NULL),
     CLI_INT(0, "chunks", "K", &n_chunks, 1, INT32_MAX, "all", "stop after K chunks", NULL),
     RUN_OPTION_ROWS(options, "as many as needed"),
     CLI_INT(0, "chunk", "N", &options.batch, 1, INT32_MAX, "", "the same as --batch N", NULL),
@@ -392,17 +392,26 @@ static int eval_ids(run *r)
 
 /* ---- PERPLEXITY ------------------------------------------------------------------------------------------------ */
 
-/* -log p(id) in double precision. */
-static double negative_log_likelihood(const float *logits, int32_t n, int32_t id)
+/* log Z, the logarithm of the sum of exp(logit), in double precision: what z-loss (arXiv:2204.02311, section 5) keeps
+ * near 0 in training. log p(id) = logits[id] - log Z. */
+static double log_normaliser(const float *logits, int32_t n)
 {
     const double max = (double)logits[tfm_argmax(logits, n)];
     double sum = 0;
     int32_t i;
     for (i = 0; i < n; i++) sum += exp((double)logits[i] - max);
-    return log(sum) + max - (double)logits[id];
+    return log(sum) + max;
 }
 
-typedef struct score { double nll; int64_t tokens; } score;
+typedef struct score { double nll, log_z, max_log_z; int64_t tokens; } score; /* sums, but for the maximum */
+
+static void score_token(score *s, const float *logits, int32_t n, int32_t id)
+{
+    const double log_z = log_normaliser(logits, n);
+    s->nll += log_z - (double)logits[id];
+    s->log_z += log_z;
+    if (s->tokens++ == 0 || log_z > s->max_log_z) s->max_log_z = log_z;
+}
 
 /* Evaluates one chunk; the logits of positions ctx/2 .. ctx-2 are scored against the ids that follow them. */
 static int score_chunk(run *r, const int32_t *ids, score *s)
@@ -416,8 +425,7 @@ static int score_chunk(run *r, const int32_t *ids, score *s)
         if (tfm_eval(r->session, ids + at, n, &err)) return run_error(r, &err);
         for (i = 0; i < n; i++) {
             if (at + i < ctx / 2) continue;
-            s->nll += negative_log_likelihood(tfm_logits(r->session, i), r->config->n_vocab, ids[at + i + 1]);
-            s->tokens++;
+            score_token(s, tfm_logits(r->session, i), r->config->n_vocab, ids[at + i + 1]);
         }
     }
     return CLI_GO_ON;
@@ -428,7 +436,7 @@ static int score_text(run *r, id_list *list)
     const int64_t ctx = r->setup.n_ctx, all = list->n / ctx;
     const int64_t chunks = n_chunks && n_chunks < all ? n_chunks : all;
     const int32_t bos = tfm_token_prefix(r->tokenizer, 0);
-    score s = { 0, 0 };
+    score s = { 0, 0, 0, 0 };
     progress p;
     int64_t c;
     int status = CLI_GO_ON;
@@ -441,7 +449,9 @@ static int score_text(run *r, id_list *list)
     progress_end(&p);
     if (status != CLI_GO_ON) return status;
     s.nll /= (double)s.tokens;
-    printf("ppl %.4f\nnll %.6f\nchunks %lld\ntokens %lld\n", exp(s.nll), s.nll, (long long)chunks, (long long)s.tokens);
+    printf("ppl %.4f\nnll %.6f\n", exp(s.nll), s.nll);
+    printf("log_z_mean %.6f\nlog_z_max %.6f\n", s.log_z / (double)s.tokens, s.max_log_z);
+    printf("chunks %lld\ntokens %lld\n", (long long)chunks, (long long)s.tokens);
     printf("ids %lld\nctx %lld\nbos %d\n", (long long)list->n, (long long)ctx, (int)bos);
     return CLI_GO_ON;
 }
