@@ -567,7 +567,7 @@ TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err);
      zero are left out; TFM_KEY_LAYER_BLOCK holds layer_block as bytes. Keys ascend within the globals and each block.
    DIRECTORY: rows of 64 bytes: u16 stack · u16 layout · i32 layer · i32 role · i32 expert · u32 type · u32 0 · i64 rows ·
      i64 cols · u64 offset in the file (64-byte aligned, inside DATA) · u64 bytes · u64 hash of the bytes
-   TOKENIZER: see [B10] · PROVENANCE: lines "name value\n" in UTF-8 · CHAT, SELFTEST: later
+   TOKENIZER: see [B10] · CHAT: see [B10] · PROVENANCE: lines "name value\n" in UTF-8 · SELFTEST: later
    DATA: tensors in the layouts of [B3].
    Hash (tfm_hash_feed): mix(h, w): h = (h ^ w) * 0x9e3779b97f4a7c15, h ^= h >> 29. Four 64-bit lanes start at 0; each 32
      bytes are mixed in as four little-endian words, one a lane. End: h = bytes * 0xd6e8feb86659fd93; the lanes, then each
@@ -745,6 +745,11 @@ enum {
 TFM_API tfm_result tfm_encode(const tfm_tokenizer *t, const char *text, size_t n, int32_t flags, int32_t *ids,
                               int64_t max_ids, int64_t *n_ids, void *scratch, size_t scratch_bytes, tfm_error *err);
 
+/* Like tfm_encode with NO_SPECIAL, but special tokens count where every byte of theirs is marked (marks[i] != 0) and are
+   plain text elsewhere: what a format wrote is told from what a user typed. Text must be UTF-8. */
+TFM_API tfm_result tfm_encode_marked(const tfm_tokenizer *t, const char *text, const uint8_t *marks, size_t n, int32_t *ids,
+                                     int64_t max_ids, int64_t *n_ids, void *scratch, size_t scratch_bytes, tfm_error *err);
+
 enum {
     TFM_DECODE_SKIP_SPECIAL = 1, /* special tokens print nothing */
     TFM_DECODE_CONTINUATION = 2  /* what comes continues a text: no leading space is taken away */
@@ -777,6 +782,52 @@ TFM_API size_t tfm_decode_max(const tfm_tokenizer *t);
    per byte. */
 TFM_API size_t tfm_decode_text(const tfm_tokenizer *t, const int32_t *ids, int64_t n, int32_t flags, char *out,
                                size_t cap);
+
+/* CHAT: how a model wants a conversation written, as data in its file. Rendering gives the text and a mark for each byte
+   that the format wrote; tfm_encode_marked makes ids of the two. Render once with cap 0 for the size. A conversation that
+   goes on is rendered whole each time; the ids at its beginning that did not change need no second tfm_eval. */
+typedef struct tfm_chat tfm_chat;
+
+enum { TFM_CHAT_SYSTEM = 1, TFM_CHAT_USER = 2, TFM_CHAT_ASSISTANT = 3 }; /* roles; SYSTEM only as the first turn */
+enum { TFM_CHAT_PROMPT = 1 }; /* flags: end with what makes the model answer */
+
+typedef struct tfm_turn { int32_t role; const char *text; size_t n; } tfm_turn;
+
+/* NULL if the file has none. */
+TFM_API const tfm_chat *tfm_model_chat(const tfm_model *m);
+/* A format without a model: like tfm_tokenizer_open. */
+TFM_API size_t tfm_chat_size(void);
+TFM_API tfm_result tfm_chat_open(const void *section, size_t size, void *mem, size_t mem_bytes, const tfm_chat **out,
+                                 tfm_error *err);
+/* 0: the converter could not put this format into data. Then tfm_chat_render refuses; programs may interpret the template
+   (tools/chat.c does). */
+TFM_API int tfm_chat_known(const tfm_chat *c);
+/* The template the format was taken from, *n bytes; and what it knows beside the turns: name and value of variable i, both
+   zero-terminated, NULL if there are no more. */
+TFM_API const char *tfm_chat_template(const tfm_chat *c, size_t *n);
+TFM_API const char *tfm_chat_variable(const tfm_chat *c, int32_t i, const char **value);
+/* The i-th id that ends an answer, beside those of the model's description; -1: no more. */
+TFM_API int32_t tfm_chat_end(const tfm_chat *c, int32_t i);
+/* The strftime format in which the format wants today's date, or NULL if it does not. */
+TFM_API const char *tfm_chat_date_format(const tfm_chat *c);
+/* The conversation as text[0 .. *need) with marks; text and marks may be NULL, and nothing is written past cap. date: today
+   in tfm_chat_date_format, zero-terminated; NULL where that is NULL. Bad UTF-8 becomes U+FFFD.
+   TFM_ERR_MEMORY: *need is more than cap. TFM_ERR_ARG: the format has no place for such a sequence of turns.
+   TFM_ERR_UNSUPPORTED: see tfm_chat_known. */
+TFM_API tfm_result tfm_chat_render(const tfm_chat *c, const tfm_turn *turns, int64_t n, int32_t flags, const char *date,
+                                   char *text, uint8_t *marks, size_t cap, size_t *need, tfm_error *err);
+
+/* The numbers of the chat section, for those who write one; their meaning stands in [B10]. */
+enum { /* its head: little-endian uint32 words; from TFM_CHAT_TABLES on an (offset, count) pair for each table */
+    TFM_CHAT_FORM = 0, TFM_CHAT_SIZE = 1, TFM_CHAT_FLAGS = 2, TFM_CHAT_DATE = 3, TFM_CHAT_TABLES = 4
+};
+enum { TFM_CHAT_JOINS = 0, TFM_CHAT_PARTS = 1, TFM_CHAT_RULES = 2, TFM_CHAT_ENDS = 3, TFM_CHAT_VARIABLES = 4,
+       TFM_CHAT_TEMPLATE = 5, TFM_CHAT_STRINGS = 6, TFM_CHAT_N_TABLES = 7 };
+enum { TFM_CHAT_KNOWN = 1, TFM_CHAT_NO_EMPTY = 2 };                                        /* flags of the section */
+enum { TFM_CHAT_TEXT = 0, TFM_CHAT_SYSTEM_TEXT = 1, TFM_CHAT_DATE_TEXT = 2 };              /* kinds of parts */
+enum { TFM_CHAT_HAS_SYSTEM = 1, TFM_CHAT_HAS_PROMPT = 2, TFM_CHAT_FIRST = 4, TFM_CHAT_LAST = 8 }; /* the place of a join or turn */
+enum { TFM_CHAT_TRIM_LEFT = 1, TFM_CHAT_TRIM_RIGHT = 2, TFM_CHAT_TRIM_LINES_LEFT = 4, TFM_CHAT_TRIM_LINES_RIGHT = 8,
+       TFM_CHAT_CUT_TRIM = 16, TFM_CHAT_CUT_TRIM_LINES = 32 };                             /* what a rule takes away */
 
 /* The numbers of the tokenizer section, for those who write one; their meaning stands in [B10]. */
 enum { /* its head: little-endian uint32 words; from TFM_TOK_TABLES on an (offset, count) pair for each table */
@@ -2532,7 +2583,8 @@ struct tfm_model {
     int64_t n_bound;
     uint64_t identity;                          /* of description and tensor shapes; sessions remember it */
     uint64_t tokenizer[32];                     /* a tfm_tokenizer */
-    int32_t has_tokenizer, pad;
+    uint64_t chat[16];                          /* a tfm_chat */
+    int32_t has_tokenizer, has_chat;
     /* what tfm_model_close gives back; all zero for objects in the caller's memory */
     tfm__allocator_slot allocator;
     tfm__ptr owned, owned_file;
@@ -2685,6 +2737,7 @@ static tfm_result tfm__model_finish(tfm_model *m, tfm_error *err) {
 
 #ifndef TFM_NO_TEXT
 static tfm_result tfm__tokenizer_open(tfm_tokenizer *t, const uint8_t *section, size_t size, tfm_error *err);
+static tfm_result tfm__chat_open(tfm_chat *c, const uint8_t *section, size_t size, tfm_error *err);
 #endif
 
 typedef struct tfm__counts { size_t layers, blocks, bound; } tfm__counts;
@@ -2736,6 +2789,11 @@ static tfm_result tfm__model_read(tfm_model *m, const tfm__file *f, tfm_error *e
     if (!r && t->data) {
         r = tfm__tokenizer_open((tfm_tokenizer *)(void *)m->tokenizer, t->data, t->size, err);
         m->has_tokenizer = !r;
+    }
+    const tfm__section *chat = &f->section[TFM_SECTION_CHAT];
+    if (!r && chat->data) {
+        r = tfm__chat_open((tfm_chat *)(void *)m->chat, chat->data, chat->size, err);
+        m->has_chat = !r;
     }
 #else
     (void)t;
@@ -2994,6 +3052,12 @@ TFM_API const tfm_block *tfm_model_block(const tfm_model *m, int32_t layer) {
 TFM_API const tfm_tokenizer *tfm_model_tokenizer(const tfm_model *m) {
     return m->has_tokenizer ? (const tfm_tokenizer *)(const void *)m->tokenizer : NULL;
 }
+
+#ifndef TFM_NO_TEXT
+TFM_API const tfm_chat *tfm_model_chat(const tfm_model *m) {
+    return m->has_chat ? (const tfm_chat *)(const void *)m->chat : NULL;
+}
+#endif
 
 TFM_API int64_t tfm_model_weight_count(const tfm_model *m) { return m->n_bound; }
 
@@ -6161,8 +6225,40 @@ TFM_API int64_t tfm_encode_max(const tfm_tokenizer *t, size_t n_bytes) {
 TFM_API size_t tfm_encode_size(const tfm_tokenizer *t, size_t n_bytes) { return tfm__tok_carve(NULL, t, n_bytes,
         NULL); }
 
-TFM_API tfm_result tfm_encode(const tfm_tokenizer *t, const char *text, size_t n, int32_t flags, int32_t *ids,
-                              int64_t max_ids, int64_t *n_ids, void *scratch, size_t scratch_bytes, tfm_error *err) {
+/* The control token that begins at p and has only marked bytes, of which there are `run`; its length in *len. */
+static uint32_t tfm__tok_marked_at(const tfm_tokenizer *t, const uint8_t *p, uint32_t run, uint32_t *len) {
+    for (int root = TFM_TOK_ROOT_RAW; root <= TFM_TOK_ROOT_NORM; root += 2) {
+        if (!tfm__tok_count(t, root) || !tfm__tok_word(t, root, p[0], 0)) continue;
+        uint32_t added = tfm__tok_added_at(t, root, p, run, 1, len);
+        if (added != TFM__NONE && tfm__tok_word(t, TFM_TOK_ADDED, added, 1) & TFM_TOK_CONTROL) return added;
+    }
+    return TFM__NONE;
+}
+
+/* Cuts text at the control tokens that stand in marked bytes. */
+static void tfm__tok_cut_marked(tfm__tok_work *w, const uint8_t *text, const uint8_t *marks, uint32_t n) {
+    uint32_t done = 0, run = 0, len = 0;
+    for (uint32_t at = 0; at < n;) {
+        for (run = run > at ? run : at; run < n && marks[run]; run++) {}
+        uint32_t added = run > at ? tfm__tok_marked_at(w->t, text + at, run - at, &len) : TFM__NONE;
+        if (added == TFM__NONE) { at++; continue; }
+        uint32_t begin = at, end = at + len;
+        w->flags |= TFM_ENCODE_PARSE_SPECIAL;
+        const int fits = tfm__tok_added_fits(w, tfm__tok_word(w->t, TFM_TOK_ADDED, added, 1), text, n, done, &begin, &end);
+        w->flags &= ~TFM_ENCODE_PARSE_SPECIAL;
+        at = fits ? end : at + len;
+        if (!fits) continue;
+        if (begin > done) tfm__tok_cut(w, TFM_TOK_ROOT_RAW, text + done, begin - done, done == 0, tfm__tok_normalise);
+        tfm__tok_emit(w, tfm__tok_word(w->t, TFM_TOK_ADDED, added, 0));
+        done = end;
+    }
+    if (done < n) tfm__tok_cut(w, TFM_TOK_ROOT_RAW, text + done, n - done, done == 0, tfm__tok_normalise);
+}
+
+/* tfm_encode, tfm_encode_marked (marks not NULL). */
+static tfm_result tfm__encode(const tfm_tokenizer *t, const char *text, const uint8_t *marks, size_t n, int32_t flags,
+                              int32_t *ids, int64_t max_ids, int64_t *n_ids, void *scratch, size_t scratch_bytes,
+                              tfm_error *err) {
     tfm__tok_work w;
     size_t need = tfm_encode_size(t, n), n_clean;
     *n_ids = 0;
@@ -6183,7 +6279,9 @@ TFM_API tfm_result tfm_encode(const tfm_tokenizer *t, const char *text, size_t n
         tfm__tok_emit(&w, tfm__tok_word(t, TFM_TOK_PREFIX, i, 0));
     }
     const uint8_t *clean = tfm__tok_clean(w.clean, (const uint8_t *)text, n, &n_clean);
-    tfm__tok_cut(&w, TFM_TOK_ROOT_RAW, clean, (uint32_t)n_clean, 1, tfm__tok_normalise);
+    if (marks && clean != (const uint8_t *)text) return tfm__fail(err, TFM_ERR_ARG, "tfm_encode_marked: text is not UTF-8");
+    if (marks) tfm__tok_cut_marked(&w, clean, marks, (uint32_t)n);
+    else tfm__tok_cut(&w, TFM_TOK_ROOT_RAW, clean, (uint32_t)n_clean, 1, tfm__tok_normalise);
     for (uint32_t i = 0; !(flags & TFM_ENCODE_NO_SPECIAL) && i < tfm__tok_count(t, TFM_TOK_SUFFIX); i++) {
         tfm__tok_emit(&w, tfm__tok_word(t, TFM_TOK_SUFFIX, i, 0));
     }
@@ -6193,6 +6291,18 @@ TFM_API tfm_result tfm_encode(const tfm_tokenizer *t, const char *text, size_t n
         return tfm__fail(err, TFM_ERR_MEMORY, "tfm_encode: the text has %l ids, there is room for %l", w.n, w.max);
     }
     return TFM_OK;
+}
+
+TFM_API tfm_result tfm_encode(const tfm_tokenizer *t, const char *text, size_t n, int32_t flags, int32_t *ids,
+                              int64_t max_ids, int64_t *n_ids, void *scratch, size_t scratch_bytes, tfm_error *err) {
+    return tfm__encode(t, text, NULL, n, flags, ids, max_ids, n_ids, scratch, scratch_bytes, err);
+}
+
+TFM_API tfm_result tfm_encode_marked(const tfm_tokenizer *t, const char *text, const uint8_t *marks, size_t n, int32_t *ids,
+                                     int64_t max_ids, int64_t *n_ids, void *scratch, size_t scratch_bytes, tfm_error *err) {
+    static const uint8_t nothing = 0;
+    return tfm__encode(t, text, marks ? marks : &nothing, marks ? n : 0, TFM_ENCODE_NO_SPECIAL, ids, max_ids, n_ids, scratch,
+                       scratch_bytes, err);
 }
 
 /* ---- decoding ---------------------------------------------------------------------------------------------------- */
@@ -6310,6 +6420,260 @@ TFM_API size_t tfm_decode_text(const tfm_tokenizer *t, const int32_t *ids, int64
     }
     tfm__decode_drop(&d, &o);
     return o.n;
+}
+
+/* ---- chat formats ------------------------------------------------------------------------------------------------ */
+/*
+   Section: little-endian uint32 words: FORM 1 | SIZE of the section | FLAGS | DATE 1 + offset in STRINGS of a strftime
+   format, zero-terminated, or 0 | then for each table its byte offset in the section (a multiple of 4) and its entries:
+     JOINS      4 words  what the format writes between two turns: from | to << 8 | mask << 16 | value << 24 (roles; 0 is
+                         the begin or the end of the conversation), first part, number of parts, 0
+     PARTS      3 words  kind, offset in STRINGS and bytes of a TEXT, or the text of the system turn, or the date
+     RULES      4 words  what becomes of a turn's text: role | mask << 8 | value << 16, TFM_CHAT_TRIM_... | _CUT_..., offset
+                         in STRINGS and bytes of a mark up to whose last place the text is dropped (0 bytes: none)
+     ENDS       1 word   ids that end an answer
+     VARIABLES  2 words  offsets in STRINGS of a name and a value, zero-terminated
+     TEMPLATE   bytes    the text the format was taken from
+     STRINGS    bytes
+   The place of a turn is the sum of HAS_SYSTEM (the conversation has a system turn), HAS_PROMPT (it ends with a prompt),
+   FIRST and LAST (the first, the last turn but for the system's); that of a join has FIRST of the turn before it and LAST of
+   the one behind it. The first row counts whose roles fit and whose value is place & mask. Without a join the format has
+   no such sequence; without a rule the text stays as it is. FLAGS: KNOWN the rows are the whole format | NO_EMPTY they do
+   not hold for turns without text.
+*/
+struct tfm_chat {
+    const uint8_t *base;
+    uint32_t flags, date;
+    tfm__tok_table table[TFM_CHAT_N_TABLES];
+};
+
+/* Words of an entry of each table; 0: bytes. */
+static const uint8_t tfm__chat_entry[TFM_CHAT_N_TABLES] = {4, 3, 4, 1, 2, 0, 0};
+
+static uint32_t tfm__chat_word(const tfm_chat *c, int table, uint32_t i, uint32_t word) {
+    return tfm__le32(c->base + c->table[table].at + ((size_t)i * tfm__chat_entry[table] + word) * 4);
+}
+static const char *tfm__chat_string(const tfm_chat *c, uint32_t at) {
+    return (const char *)c->base + c->table[TFM_CHAT_STRINGS].at + at;
+}
+
+/* Whether n bytes at `at` lie in STRINGS; with `zero`, whether a zero-terminated string does. */
+static int tfm__chat_holds(const tfm_chat *c, uint32_t at, uint32_t n, int zero) {
+    const uint32_t size = c->table[TFM_CHAT_STRINGS].count;
+    if (at > size || n > size - at) return 0;
+    return !zero || (at < size && memchr(tfm__chat_string(c, at), 0, size - at) != NULL);
+}
+
+static tfm_result tfm__chat_check(const tfm_chat *c, tfm_error *err) {
+    const tfm__tok_table *t = c->table;
+    TFM__NEED(!c->date || tfm__chat_holds(c, c->date - 1, 0, 1), "chat: the format of the date lies outside");
+    for (uint32_t i = 0; i < t[TFM_CHAT_JOINS].count; i++) {
+        const uint32_t first = tfm__chat_word(c, TFM_CHAT_JOINS, i, 1), n = tfm__chat_word(c, TFM_CHAT_JOINS, i, 2);
+        TFM__NEED(first <= t[TFM_CHAT_PARTS].count && n <= t[TFM_CHAT_PARTS].count - first, "chat: join %d has parts outside", (int)i);
+    }
+    for (uint32_t i = 0; i < t[TFM_CHAT_PARTS].count; i++) {
+        const uint32_t kind = tfm__chat_word(c, TFM_CHAT_PARTS, i, 0);
+        TFM__NEED(kind <= TFM_CHAT_DATE_TEXT, "chat: part %d is of kind %l", (int)i, (int64_t)kind);
+        TFM__NEED(tfm__chat_holds(c, tfm__chat_word(c, TFM_CHAT_PARTS, i, 1), tfm__chat_word(c, TFM_CHAT_PARTS, i, 2), 0),
+                  "chat: part %d lies outside", (int)i);
+    }
+    for (uint32_t i = 0; i < t[TFM_CHAT_RULES].count; i++)
+        TFM__NEED(tfm__chat_holds(c, tfm__chat_word(c, TFM_CHAT_RULES, i, 2), tfm__chat_word(c, TFM_CHAT_RULES, i, 3), 0),
+                  "chat: rule %d has its mark outside", (int)i);
+    for (uint32_t i = 0; i < t[TFM_CHAT_VARIABLES].count; i++)
+        TFM__NEED(tfm__chat_holds(c, tfm__chat_word(c, TFM_CHAT_VARIABLES, i, 0), 0, 1) &&
+                  tfm__chat_holds(c, tfm__chat_word(c, TFM_CHAT_VARIABLES, i, 1), 0, 1), "chat: variable %d lies outside", (int)i);
+    return TFM_OK;
+}
+
+static tfm_result tfm__chat_open(tfm_chat *c, const uint8_t *section, size_t size, tfm_error *err) {
+    const size_t head = 4 * (TFM_CHAT_TABLES + 2 * TFM_CHAT_N_TABLES);
+    memset(c, 0, sizeof *c);
+    TFM__NEED(size >= head && size <= 0x7FFFFFFF, "chat: the section has %l bytes", (int64_t)size);
+    TFM__NEED(tfm__le32(section) == 1, "chat: form %l, this header reads form 1", (int64_t)tfm__le32(section));
+    TFM__NEED(tfm__le32(section + 4 * TFM_CHAT_SIZE) == size, "chat: the section's size is wrong");
+    c->base = section;
+    c->flags = tfm__le32(section + 4 * TFM_CHAT_FLAGS);
+    c->date = tfm__le32(section + 4 * TFM_CHAT_DATE);
+    for (uint32_t i = 0; i < TFM_CHAT_N_TABLES; i++) {
+        const uint8_t *row = section + 4 * (TFM_CHAT_TABLES + 2 * i);
+        const uint32_t at = tfm__le32(row), n = tfm__le32(row + 4), entry = tfm__chat_entry[i] ? 4u * tfm__chat_entry[i] : 1;
+        TFM__NEED(at % 4 == 0 && at >= head && at <= size && n <= (size - at) / entry, "chat: table %d lies outside", (int)i);
+        c->table[i].at = at;
+        c->table[i].count = n;
+    }
+    return tfm__chat_check(c, err);
+}
+
+TFM_API size_t tfm_chat_size(void) { return sizeof(tfm_chat); }
+
+TFM_API tfm_result tfm_chat_open(const void *section, size_t size, void *mem, size_t mem_bytes, const tfm_chat **out,
+                                 tfm_error *err) {
+    *out = NULL;
+    if (!mem || mem_bytes < sizeof(tfm_chat) || (size_t)mem % 8)
+        return tfm__fail(err, TFM_ERR_MEMORY, "tfm_chat_open: mem has %l bytes, needs %l, aligned to 8", (int64_t)mem_bytes,
+                         (int64_t)sizeof(tfm_chat));
+    const tfm_result r = tfm__chat_open((tfm_chat *)mem, (const uint8_t *)section, size, err);
+    if (!r) *out = (const tfm_chat *)mem;
+    return r;
+}
+
+TFM_API int tfm_chat_known(const tfm_chat *c) { return (c->flags & TFM_CHAT_KNOWN) != 0; }
+
+TFM_API const char *tfm_chat_template(const tfm_chat *c, size_t *n) {
+    *n = c->table[TFM_CHAT_TEMPLATE].count;
+    return (const char *)c->base + c->table[TFM_CHAT_TEMPLATE].at;
+}
+
+TFM_API const char *tfm_chat_variable(const tfm_chat *c, int32_t i, const char **value) {
+    if (i < 0 || (uint32_t)i >= c->table[TFM_CHAT_VARIABLES].count) return NULL;
+    *value = tfm__chat_string(c, tfm__chat_word(c, TFM_CHAT_VARIABLES, (uint32_t)i, 1));
+    return tfm__chat_string(c, tfm__chat_word(c, TFM_CHAT_VARIABLES, (uint32_t)i, 0));
+}
+
+TFM_API int32_t tfm_chat_end(const tfm_chat *c, int32_t i) {
+    if (i < 0 || (uint32_t)i >= c->table[TFM_CHAT_ENDS].count) return TFM__NO_ID;
+    const uint32_t id = tfm__chat_word(c, TFM_CHAT_ENDS, (uint32_t)i, 0);
+    return id < 0x7FFFFFFF ? (int32_t)id : TFM__NO_ID;
+}
+
+TFM_API const char *tfm_chat_date_format(const tfm_chat *c) { return c->date ? tfm__chat_string(c, c->date - 1) : NULL; }
+
+/* What is rendered; counts on past the end of the room. */
+typedef struct tfm__chat_out { char *text; uint8_t *marks; size_t n, cap; } tfm__chat_out;
+
+static void tfm__chat_put(tfm__chat_out *o, const void *p, size_t n, uint8_t mark) {
+    if (n <= o->cap && o->n <= o->cap - n) {
+        if (o->text && n) memcpy(o->text + o->n, p, n);
+        if (o->marks) memset(o->marks + o->n, mark, n);
+    }
+    o->n = n > SIZE_MAX - o->n ? SIZE_MAX : o->n + n;
+}
+
+/* Text of a turn: valid UTF-8, not marked. */
+static void tfm__chat_put_turn(tfm__chat_out *o, const uint8_t *p, size_t n) {
+    for (size_t i = 0, good = 0, len; i < n; i += len) {
+        int bad = 0;
+        len = p[i] < 0x80 ? 1 : tfm__utf8_scan(p + i, n - i, &bad);
+        if (!bad && i + len < n) continue;
+        tfm__chat_put(o, p + good, (bad ? i : i + len) - good, 0);
+        if (bad) tfm__chat_put(o, "\xEF\xBF\xBD", 3, 0);
+        good = i + len;
+    }
+}
+
+/* White space in the sense of those who write templates; lines: line feeds only. */
+static int tfm__chat_blank(uint32_t code, int lines) {
+    return lines ? code == 10 : tfm__is_space(code) || (code >= 28 && code <= 31);
+}
+
+static void tfm__chat_trim(const uint8_t **p, size_t *n, int left, int right, int lines) {
+    uint32_t len;
+    while (left && *n && tfm__chat_blank(tfm__utf8_get(*p, *n, &len), lines)) {
+        *p += len;
+        *n -= len;
+    }
+    while (right && *n) {
+        const size_t from = *n > 4 ? *n - 4 : 0;
+        const uint32_t at = tfm__utf8_back(*p + from, (uint32_t)(*n - from), 0);
+        if (!tfm__chat_blank(tfm__utf8_get(*p + from + at, *n - from - at, &len), lines)) break;
+        *n = from + at;
+    }
+}
+
+/* The part of a turn's text that the rule at its place leaves. */
+static tfm_turn tfm__chat_turn(const tfm_chat *c, const tfm_turn *turn, uint32_t place) {
+    const uint8_t *p = (const uint8_t *)turn->text;
+    tfm_turn out = *turn;
+    for (uint32_t i = 0; i < c->table[TFM_CHAT_RULES].count; i++) {
+        const uint32_t key = tfm__chat_word(c, TFM_CHAT_RULES, i, 0), what = tfm__chat_word(c, TFM_CHAT_RULES, i, 1);
+        if ((key & 255) != (uint32_t)turn->role || (place & (key >> 8 & 255)) != (key >> 16 & 255)) continue;
+        const uint32_t cut_n = tfm__chat_word(c, TFM_CHAT_RULES, i, 3);
+        const char *cut = tfm__chat_string(c, tfm__chat_word(c, TFM_CHAT_RULES, i, 2));
+        for (size_t k = cut_n && cut_n <= out.n ? out.n - cut_n + 1 : 0; k-- > 0;) {
+            if (p[k] != (uint8_t)cut[0] || memcmp(p + k, cut, cut_n)) continue;
+            p += k + cut_n;
+            out.n -= k + cut_n;
+            if (what & (TFM_CHAT_CUT_TRIM | TFM_CHAT_CUT_TRIM_LINES))
+                tfm__chat_trim(&p, &out.n, 1, 0, (what & TFM_CHAT_CUT_TRIM_LINES) != 0);
+            break;
+        }
+        tfm__chat_trim(&p, &out.n, what & TFM_CHAT_TRIM_LEFT, what & TFM_CHAT_TRIM_RIGHT, 0);
+        tfm__chat_trim(&p, &out.n, what & TFM_CHAT_TRIM_LINES_LEFT, what & TFM_CHAT_TRIM_LINES_RIGHT, 1);
+        break;
+    }
+    out.text = (const char *)p;
+    return out;
+}
+
+/* What stands between two turns; 0 if the format has no such sequence. */
+static int tfm__chat_join(const tfm_chat *c, tfm__chat_out *o, int from, int to, uint32_t place, const tfm_turn *system,
+                          const char *date) {
+    const uint32_t roles = (uint32_t)from | (uint32_t)to << 8;
+    for (uint32_t i = 0; i < c->table[TFM_CHAT_JOINS].count; i++) {
+        const uint32_t key = tfm__chat_word(c, TFM_CHAT_JOINS, i, 0);
+        if ((key & 0xFFFF) != roles || (place & (key >> 16 & 255)) != key >> 24) continue;
+        const uint32_t first = tfm__chat_word(c, TFM_CHAT_JOINS, i, 1), n = tfm__chat_word(c, TFM_CHAT_JOINS, i, 2);
+        for (uint32_t k = first; k < first + n; k++) {
+            const uint32_t kind = tfm__chat_word(c, TFM_CHAT_PARTS, k, 0);
+            if (kind == TFM_CHAT_TEXT)
+                tfm__chat_put(o, tfm__chat_string(c, tfm__chat_word(c, TFM_CHAT_PARTS, k, 1)), tfm__chat_word(c, TFM_CHAT_PARTS, k, 2), 1);
+            if (kind == TFM_CHAT_SYSTEM_TEXT && system) tfm__chat_put_turn(o, (const uint8_t *)system->text, system->n);
+            if (kind == TFM_CHAT_DATE_TEXT && date) tfm__chat_put(o, date, strlen(date), 1);
+        }
+        return 1;
+    }
+    return 0;
+}
+
+static const char *tfm__chat_role(int32_t role) {
+    static const char *const names[] = {"nothing", "system", "user", "assistant"};
+    return role >= 0 && role <= TFM_CHAT_ASSISTANT ? names[role] : "?";
+}
+
+static tfm_result tfm__chat_check_turns(const tfm_chat *c, const tfm_turn *turns, int64_t n, int32_t flags, const char *date,
+                                        tfm_error *err) {
+    if (!c || n < 0 || (n && !turns) || flags & ~TFM_CHAT_PROMPT) return tfm__fail(err, TFM_ERR_ARG, "tfm_chat_render: bad argument");
+    if (!(c->flags & TFM_CHAT_KNOWN))
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "the chat format of this file is a template only, not data");
+    if (c->date && !date) return tfm__fail(err, TFM_ERR_ARG, "the chat format wants a date");
+    for (int64_t i = 0; i < n; i++) {
+        if (turns[i].role < (i ? TFM_CHAT_USER : TFM_CHAT_SYSTEM) || turns[i].role > TFM_CHAT_ASSISTANT)
+            return tfm__fail(err, TFM_ERR_ARG, "turn %l: %s is no role here", i, tfm__chat_role(turns[i].role));
+        if (turns[i].n && !turns[i].text) return tfm__fail(err, TFM_ERR_ARG, "turn %l: text is NULL", i);
+    }
+    return TFM_OK;
+}
+
+static uint32_t tfm__chat_bit(int condition, int bit) { return condition ? (uint32_t)bit : 0; }
+
+TFM_API tfm_result tfm_chat_render(const tfm_chat *c, const tfm_turn *turns, int64_t n, int32_t flags, const char *date,
+                                   char *text, uint8_t *marks, size_t cap, size_t *need, tfm_error *err) {
+    tfm__chat_out o = {text, marks, 0, cap};
+    const tfm_result r = tfm__chat_check_turns(c, turns, n, flags, date, err);
+    *need = 0;
+    if (r) return r;
+    const int64_t skip = n && turns[0].role == TFM_CHAT_SYSTEM;
+    const uint32_t base = tfm__chat_bit(skip != 0, TFM_CHAT_HAS_SYSTEM) | tfm__chat_bit(flags & TFM_CHAT_PROMPT, TFM_CHAT_HAS_PROMPT);
+    tfm_turn system, turn;
+    memset(&system, 0, sizeof system);
+    if (skip) system = tfm__chat_turn(c, &turns[0], base);
+    int empty = skip && !system.n;
+    for (int64_t i = skip, from = 0; i <= n; i++) {
+        const int to = i < n ? turns[i].role : 0;
+        const uint32_t last = tfm__chat_bit(i == n - 1, TFM_CHAT_LAST);
+        if (!tfm__chat_join(c, &o, (int)from, to, base | last | tfm__chat_bit(i == skip + 1, TFM_CHAT_FIRST), skip ? &system : NULL, date))
+            return tfm__fail(err, TFM_ERR_ARG, "the chat format has no place for %s after %s%s", to ? tfm__chat_role(to) : "the end",
+                             from ? tfm__chat_role((int32_t)from) : "the begin", skip && !from ? " and a system text" : "");
+        from = to;
+        if (i == n) break;
+        turn = tfm__chat_turn(c, &turns[i], base | last | tfm__chat_bit(i == skip, TFM_CHAT_FIRST));
+        tfm__chat_put_turn(&o, (const uint8_t *)turn.text, turn.n);
+        empty |= !turn.n;
+    }
+    if (empty && c->flags & TFM_CHAT_NO_EMPTY) return tfm__fail(err, TFM_ERR_ARG, "the chat format has no place for a turn without text");
+    *need = o.n;
+    return o.n > cap ? tfm__fail(err, TFM_ERR_MEMORY, "the conversation has %l bytes, there is room for %l", (int64_t)o.n, (int64_t)cap) : TFM_OK;
 }
 #endif /* TFM_NO_TEXT */
 /* ====================================================================================================================
