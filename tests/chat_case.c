@@ -39,3 +39,34 @@ int chat_case_render(arena *a, const json *c, jinja_output *out, tfm_error *err)
     if (!t) return TFM_ERR_FORMAT;
     return jinja_render(t, json_is(vars, JSON_OBJECT) ? chat_case_value(a, vars) : jinja_new_dict(a), &options, a, out, err);
 }
+
+int chat_case_build(arena *a, const json *c, chat_section *out, tfm_error *err) {
+    const json *text = json_get(c, "template"), *variables = json_get(c, "variables");
+    chat_source s;
+    memset(&s, 0, sizeof s);
+    if (!json_is(text, JSON_STRING)) return tool_fail(err, TFM_ERR_ARG, "no template");
+    s.file = "template";
+    s.text = text->u.text;
+    s.n = text->count;
+    for (size_t i = 0; i < json_count(variables); i++) {
+        const json *v = json_at(variables, i);
+        for (size_t k = 0; k < json_count(v); k++) chat_add_variable(&s, v->key, json_at(v, k)->u.text);
+        if (json_is(v, JSON_STRING)) chat_add_variable(&s, v->key, v->u.text);
+    }
+    return chat_build(a, &s, NULL, out, err);
+}
+
+tfm_turn *chat_case_turns(arena *a, const json *messages, size_t *n) {
+    static const char *const roles[] = {"", "system", "user", "assistant"};
+    tfm_turn *turns = arena_array(a, json_count(messages) + 1, sizeof *turns);
+    *n = json_count(messages);
+    for (size_t i = 0; i < *n && turns; i++) {
+        const json *role = json_get(json_at(messages, i), "role"), *content = json_get(json_at(messages, i), "content");
+        if (!json_is(role, JSON_STRING) || !json_is(content, JSON_STRING)) return NULL;
+        for (int r = TFM_CHAT_SYSTEM; r <= TFM_CHAT_ASSISTANT; r++) if (!strcmp(roles[r], role->u.text)) turns[i].role = r;
+        turns[i].text = content->u.text;
+        turns[i].n = content->count;
+        if (!turns[i].role) return NULL;
+    }
+    return turns;
+}
