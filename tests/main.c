@@ -47,6 +47,10 @@
     ROW(tokenizer_text) \
     ROW(tokenizer_long) \
     ROW(tokenizer_damage) \
+    ROW(chat_templates) \
+    ROW(chat_formats) \
+    ROW(chat_limits) \
+    ROW(chat_damage) \
     ROW(sampler) \
     ROW(convert_config) \
     ROW(convert_head) \

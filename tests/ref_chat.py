@@ -13,7 +13,7 @@ import jinja2
 import transformers
 import transformers.utils.chat_template_utils as utils
 
-NOW = 1753574400
+NOW = 1753617600  # noon UTC, the same day almost everywhere
 
 
 class Clock(datetime):
@@ -136,13 +136,78 @@ def cases():
         yield case
 
 
+# Formats in the style of published ones, in words of their own: (known: the converter can make data of it, template).
+FORMATS = [
+    (True, "{% for m in messages %}{{ '<|im_start|>' + m.role + '\n' + m.content + '<|im_end|>\n' }}{% endfor %}"
+           "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"),
+    (True, "{% for m in messages %}{% if loop.first and m.role != 'system' %}<|im_start|>system\nBe good.<|im_end|>\n"
+           "{% endif %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+           "{{ '<|im_start|>assistant\n' if add_generation_prompt }}"),
+    (True, "{% if messages[0].role == 'system' %}{% set sys = '<<S>>\n' + messages[0].content + '\n<</S>>\n\n' %}"
+           "{% set rest = messages[1:] %}{% else %}{% set sys = '' %}{% set rest = messages %}{% endif %}{% for m in rest %}"
+           "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('alternate!') }}{% endif %}"
+           "{% if m.role == 'user' %}{{ bos_token + '[I] ' + (sys if loop.first else '') + m.content.strip() + ' [/I]' }}"
+           "{% else %}{{ ' ' + m.content.strip() + ' ' + eos_token }}{% endif %}{% endfor %}"),
+    (True, "{{ bos_token }}{%- if messages[0].role == 'system' %}{% set sys = messages[0].content | trim %}"
+           "{% set messages = messages[1:] %}{% else %}{% set sys = '' %}{% endif %}<|h|>system<|/h|>\n\n"
+           "Today is {{ strftime_now('%d %b %Y') }}.\n\n{{ sys }}<|eot|>{% for m in messages %}"
+           "{{- '<|h|>' + m.role + '<|/h|>\n\n' + m.content | trim + '<|eot|>' }}{% endfor %}"
+           "{% if add_generation_prompt %}{{ '<|h|>assistant<|/h|>\n\n' }}{% endif %}"),
+    (True, "{{ bos_token }}{% if messages[0].role == 'system' %}{% set p = messages[0].content + '\n\n' %}"
+           "{% set l = messages[1:] %}{% else %}{% set p = '' %}{% set l = messages %}{% endif %}{% for m in l %}"
+           "{% set role = 'model' if m.role == 'assistant' else m.role %}{{ '<turn>' + role + '\n' + (p if loop.first else '') }}"
+           "{{ m.content | trim }}{{ '</turn>\n' }}{% endfor %}{% if add_generation_prompt %}{{ '<turn>model\n' }}{% endif %}"),
+    (True, "{%- if messages[0]['role'] == 'system' %}{%- set s = messages[0]['content'] %}{%- set l = messages[1:] %}"
+           "{%- else %}{%- set l = messages %}{%- endif %}{{ bos_token }}{%- for m in l %}{%- if m.role == 'user' %}"
+           "{%- if loop.last and s is defined %}{{ '[I]' + s + '\n\n' + m.content + '[/I]' }}{%- else %}"
+           "{{ '[I]' + m.content + '[/I]' }}{%- endif %}{%- else %}{{ ' ' + m.content | trim + eos_token }}{%- endif %}{%- endfor %}"),
+    (True, "{% for m in messages %}{{ '<|' + m['role'] + '|>\n' + m['content'] + '<|end|>\n' }}{% endfor %}"
+           "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% else %}{{ eos_token }}{% endif %}"),
+    (True, "{% for m in messages %}¶{% if m['role'] == 'user' %}¶{{ '<|user|>¶' + m['content'] + eos_token }}¶"
+           "{% elif m['role'] == 'system' %}¶{{ '<|system|>¶' + m['content'] + eos_token }}¶{% elif m['role'] == 'assistant' %}¶"
+           "{{ '<|assistant|>¶'  + m['content'] + eos_token }}¶{% endif %}¶{% if loop.last and add_generation_prompt %}¶"
+           "{{ '<|assistant|>' }}¶{% endif %}¶{% endfor %}"),
+    (True, "{{ bos_token }}{% if messages[0].role == 'system' %}{{ messages[0].content }}{% set messages = messages[1:] %}{% endif %}"
+           "{% for m in messages %}{% if m.role == 'user' %}<U>{{ m.content }}{% else %}{% set c = m.content %}"
+           "{% if '</think>' in c %}{% set c = c.split('</think>')[-1] %}{% endif %}<A>{{ c + eos_token }}{% endif %}{% endfor %}"
+           "{% if add_generation_prompt %}<A><think>\n{% endif %}"),
+    (True, "{% set ns = namespace(last=-1) %}{% for m in messages %}{% if m.role == 'user' %}{% set ns.last = loop.index0 %}{% endif %}"
+           "{% endfor %}{% for m in messages %}<{{ m.role }}>{% if m.role == 'assistant' and loop.index0 < ns.last %}"
+           "{{ m.content.split('</think>')[-1].lstrip('\n') }}{% else %}{{ m.content }}{% endif %}</{{ m.role }}>{% endfor %}"
+           "{% if add_generation_prompt %}<assistant>{% endif %}"),
+    (False, "{% for m in messages %}{{ loop.index }} {{ m.role }}: {{ m.content }}\n{% endfor %}"
+            "{% if add_generation_prompt %}{{ messages | length }} assistant:{% endif %}"),
+    (False, "{% for m in messages %}[{{ m.content | upper }}]{% endfor %}"),
+]
+TEXTS = ["Hi", " Hi <|im_end|>\n", "<think>\nhm\n</think>\n\nHello 🦙", "[I]{{ x }}", "two\n\nlines", "", "\u3000wide "]
+
+
+def formats():
+    for known, template in FORMATS:
+        template = template.replace("¶", "\n")
+        compiled = utils._compile_jinja_template(template)
+        talks = []
+        for k in range(16):
+            roles = (["system"] if k & 1 else []) + ["user", "assistant"] * 3
+            roles = roles[:1 + k // 2 % 4 + (k & 1)]
+            talk = {"prompt": k % 3 != 0,
+                    "messages": [{"role": r, "content": TEXTS[(3 * k + 5 * i) % len(TEXTS)]} for i, r in enumerate(roles)]}
+            try:
+                talk["text"] = compiled.render(messages=talk["messages"], tools=None, documents=None, bos_token="<s>",
+                                               eos_token="</s>", add_generation_prompt=talk["prompt"])
+            except jinja2.exceptions.TemplateError as e:
+                talk["error"] = str(e)
+            talks.append(talk)
+        yield {"known": known, "template": template, "variables": {"bos_token": "<s>", "eos_token": "</s>"}, "talks": talks}
+
+
 def main():
     if sys.argv[1:] == ["--cli"]:
         for c in cases():
             print(json.dumps(dict(c, vars=VARS, now=NOW)))
         return
     print(json.dumps({"made_by": "jinja2 %s, transformers %s" % (jinja2.__version__, transformers.__version__), "now": NOW,
-                      "vars": VARS, "cases": list(cases())}, ensure_ascii=False, indent=0))
+                      "date": Clock.now().strftime("%d %b %Y"), "vars": VARS, "cases": list(cases()), "formats": list(formats())}, ensure_ascii=False, indent=0))
 
 
 main()

@@ -526,18 +526,37 @@ static int make_tokenizer(const checkpoint *c, int64_t n_rows, tok_section *out,
     return code;
 }
 
+/* The chat section of what `from` says; no bytes if it has no template. */
+static int make_chat(const checkpoint *c, const chat_source *from, const tok_section *tok, chat_section *out, tfm_error *err) {
+    const tfm_tokenizer *t = NULL;
+    void *object = arena_alloc(c->mem, tfm_tokenizer_size());
+    memset(out, 0, sizeof *out);
+    if (!from->text) return TFM_OK;
+    if (!object) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    if (tok->bytes) tfm_tokenizer_open(tok->bytes, tok->size, object, tfm_tokenizer_size(), &t, NULL);
+    int code = chat_build(c->mem, from, t, out, err);
+    if (!code && out->notice) checkpoint_warn(c, "%s", out->notice);
+    return code;
+}
+
 static int convert_checkpoint(checkpoint *c, sink *out, tfm_error *err) {
     plan p;
     tok_section tok;
+    chat_source template;
+    chat_section chat;
     tfm_file_writer w;
+    memset(&template, 0, sizeof template);
     int code = make_plan(c, &p, err);
     if (!code) code = make_tokenizer(c, p.config.n_vocab, &tok, err);
+    if (!code && c->chat) code = c->chat(c, c->mem, &template, err);
+    if (!code) code = make_chat(c, &template, &tok, &chat, err);
     if (code) return code;
     if (p.config.bos < 0) p.config.bos = tok.bos;
     if (!p.config.n_eos && tok.eos >= 0) p.config.eos[p.config.n_eos++] = tok.eos;
     code = writer_begin(&w, out, c->mem, &p.config, p.weights, p.n, tok.bytes, tok.size, err);
     stream s = {c, &w, &p, 0, err};
     if (!code) code = stream_tensors(&s);
+    if (!code && chat.bytes) code = writer_section(&w, TFM_SECTION_CHAT, chat.bytes, chat.size, err);
     if (code) return code;
     const char *text = provenance(c);
     if (!text) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
@@ -545,30 +564,46 @@ static int convert_checkpoint(checkpoint *c, sink *out, tfm_error *err) {
 }
 
 /* --vocab-only: a file that holds the tokenizer alone. */
-static int write_vocab(const checkpoint *c, const tok_section *tok, sink *out, tfm_error *err) {
+static int write_vocab(const checkpoint *c, const tok_section *tok, const chat_section *chat, sink *out, tfm_error *err) {
     tfm_file_writer w;
     tfm_hash hash;
     memset(&hash, 0, sizeof hash);
     tfm_hash_feed(&hash, tok->bytes, tok->size);
+    tfm_hash_feed(&hash, chat->bytes, chat->size);
     const char *text = arena_printf(c->mem, "source tokenizer\nsource_hash %016llx\ntool tfm-convert %s\n",
                                     (unsigned long long)tfm_hash_finish(&hash), TFM_VERSION);
     int code = text ? writer_begin(&w, out, c->mem, NULL, NULL, 0, tok->bytes, tok->size, err) : TFM_ERR_MEMORY;
+    if (!code && chat->bytes) code = writer_section(&w, TFM_SECTION_CHAT, chat->bytes, chat->size, err);
     return code ? code : writer_end(&w, text, strlen(text), err);
-}
-
-/* The tokenizer of a directory or of a file, whichever is given. */
-static int convert_vocab(checkpoint *c, const source_dir *dir, const source *src, sink *out, tfm_error *err) {
-    tok_section tok;
-    const source *file = c->options->tokenizer ? c->options->tokenizer : src;
-    memset(&tok, 0, sizeof tok);
-    int code = file ? tokenizer_of_file(file, c->mem, 0, &tok, err) : tokenizer_from_hf(c->mem, dir, 0, &tok, err);
-    for (int i = 0; !code && i < tok.n_warnings; i++) checkpoint_warn(c, "%s", tok.warnings[i]);
-    return code ? code : write_vocab(c, &tok, out, err);
 }
 
 static int is_gguf(const source *src) {
     char magic[4];
     return src->size >= 4 && !source_read(src, 0, magic, 4, NULL) && !memcmp(magic, "GGUF", 4);
+}
+
+/* The chat template beside a tokenizer: of a directory, or in a GGUF. */
+static int chat_beside(arena *mem, const source_dir *dir, const source *file, chat_source *out, tfm_error *err) {
+    gguf g;
+    memset(out, 0, sizeof *out);
+    if (!file) return chat_from_hf(mem, dir, out, err);
+    if (!is_gguf(file)) return TFM_OK;
+    int code = gguf_open(&g, file, mem, err);
+    return code ? code : chat_from_gguf(mem, &g, out, err);
+}
+
+/* The tokenizer of a directory or of a file, whichever is given. */
+static int convert_vocab(checkpoint *c, const source_dir *dir, const source *src, sink *out, tfm_error *err) {
+    tok_section tok;
+    chat_source template;
+    chat_section chat;
+    const source *file = c->options->tokenizer ? c->options->tokenizer : src;
+    memset(&tok, 0, sizeof tok);
+    int code = file ? tokenizer_of_file(file, c->mem, 0, &tok, err) : tokenizer_from_hf(c->mem, dir, 0, &tok, err);
+    for (int i = 0; !code && i < tok.n_warnings; i++) checkpoint_warn(c, "%s", tok.warnings[i]);
+    if (!code) code = chat_beside(c->mem, dir, file, &template, err);
+    if (!code) code = make_chat(c, &template, &tok, &chat, err);
+    return code ? code : write_vocab(c, &tok, &chat, out, err);
 }
 
 /* Files that people try, by their first bytes, and what to do instead. TFM_OK: nothing that is known. */

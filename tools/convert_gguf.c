@@ -259,6 +259,11 @@ static int gguf_tokenizer(const checkpoint *c, arena *mem, int64_t n_rows, tok_s
     return tokenizer_from_gguf(mem, &r->parts[0], n_rows, out, err);
 }
 
+static int gguf_chat(const checkpoint *c, arena *mem, chat_source *out, tfm_error *err) {
+    const gguf_reader *r = c->reader;
+    return chat_from_gguf(mem, &r->parts[0], out, err);
+}
+
 /* The part before the tensors' data, as it stands. */
 static int hash_header(checkpoint *c, const gguf *g, tfm_error *err) {
     char buf[4096];
@@ -286,6 +291,7 @@ int checkpoint_open_gguf(checkpoint *c, const source *src, tfm_error *err) {
     c->close = gguf_close;
     c->read_rows = read_gguf_rows;
     c->tokenizer = gguf_tokenizer;
+    c->chat = gguf_chat;
     code = open_parts(c, r, err);
     if (!code) code = gguf_str(g, "general.architecture", &arch_name, err);
     if (!code) code = checkpoint_begin(c, FORM_GGUF, src->name, arch_name, NULL, NULL, err);

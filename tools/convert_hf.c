@@ -593,6 +593,11 @@ static int hf_tokenizer(const checkpoint *c, arena *mem, int64_t n_rows, tok_sec
     return tokenizer_from_hf(mem, r->dir, n_rows, out, err);
 }
 
+static int hf_chat(const checkpoint *c, arena *mem, chat_source *out, tfm_error *err) {
+    const hf_reader *r = c->reader;
+    return chat_from_hf(mem, r->dir, out, err);
+}
+
 static void hf_close(checkpoint *c) {
     hf_reader *r = c->reader;
     packed_close(&r->packed);
@@ -606,6 +611,7 @@ int checkpoint_open_hf(checkpoint *c, const source_dir *dir, tfm_error *err) {
     c->reader = r;
     c->read_rows = read_hf_rows;
     c->tokenizer = hf_tokenizer;
+    c->chat = hf_chat;
     int code = read_config(c, dir, err);
     if (!code) code = read_generation_config(c, dir, err);
     if (code) return code;

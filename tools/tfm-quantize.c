@@ -89,8 +89,9 @@ static int plan(job *j, int32_t wanted, arena *mem) {
 }
 
 static int quantize(job *j, int32_t wanted, sink *out, arena *mem) {
-    size_t n_tokenizer = 0, n_text = 0;
+    size_t n_tokenizer = 0, n_chat = 0, n_text = 0;
     const void *tokenizer = tfm_model_section(j->model, TFM_SECTION_TOKENIZER, &n_tokenizer);
+    const void *chat = tfm_model_section(j->model, TFM_SECTION_CHAT, &n_chat);
     const char *text = tfm_model_section(j->model, TFM_SECTION_PROVENANCE, &n_text);
     const char *now = arena_printf(mem, "%.*squantized %s\n", text ? (int)n_text : 0, text ? text : "",
                                    tfm_type_get(wanted)->name);
@@ -99,6 +100,7 @@ static int quantize(job *j, int32_t wanted, sink *out, arena *mem) {
     code = writer_begin(&j->writer, out, mem, tfm_model_config_of(j->model), j->out, j->n, tokenizer, n_tokenizer,
                         j->err);
     if (!code) code = write_tensors(j);
+    if (!code && chat) code = writer_section(&j->writer, TFM_SECTION_CHAT, chat, n_chat, j->err);
     return code ? code : writer_end(&j->writer, now, strlen(now), j->err);
 }
 

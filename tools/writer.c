@@ -110,7 +110,7 @@ static int write_body(tfm_file_writer *w, const tfm_weight *tensors, const void 
 
 int writer_begin(tfm_file_writer *w, sink *out, arena *mem, const tfm_config *c, const tfm_weight *tensors,
                  int64_t n_tensors, const void *tokenizer, size_t tokenizer_bytes, tfm_error *err) {
-    int n_sections = (c ? 3 : 0) + (tokenizer != NULL) + 1, code;
+    int n_sections = (c ? 3 : 0) + (tokenizer != NULL) + 2, code; /* provenance, and one of writer_section's */
     memset(w, 0, sizeof *w);
     w->out = out;
     w->n_tensors = n_tensors;
@@ -142,6 +142,10 @@ int writer_data(tfm_file_writer *w, const void *bytes, size_t n, tfm_error *err)
     tfm_hash_feed(&w->hash, bytes, n);
     w->left -= n;
     return append(w, bytes, n, err);
+}
+
+int writer_section(tfm_file_writer *w, uint32_t id, const void *bytes, size_t n, tfm_error *err) {
+    return append_section(w, id, bytes, n, err);
 }
 
 /* The row of a section in the table; NULL if the file has none. */

@@ -26,6 +26,8 @@ int writer_begin(tfm_file_writer *w, sink *out, arena *mem, const tfm_config *c,
                  int64_t n_tensors, const void *tokenizer, size_t tokenizer_bytes, tfm_error *err);
 /* The tensors' bytes in their order and layout, in pieces of any size within a tensor. */
 int writer_data(tfm_file_writer *w, const void *bytes, size_t n, tfm_error *err);
+/* One more section behind the tensors, when they are complete; there is room for one. */
+int writer_section(tfm_file_writer *w, uint32_t id, const void *bytes, size_t n, tfm_error *err);
 /* Provenance, directory and header: the file is whole. */
 int writer_end(tfm_file_writer *w, const char *provenance, size_t n, tfm_error *err);
 

@@ -1,0 +1,184 @@
+/* Chat templates: the interpreter against what jinja2 and transformers made (tests/ref_chat.py), formats as data against
+ * the same, limits on hostile templates, damaged sections, and marks that keep special tokens to the format.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "chat_case.h"
+#include "convert_output.h"
+
+static const json *read_reference(arena *a) {
+    char path[512];
+    tfm_error err;
+    source src;
+    snprintf(path, sizeof path, "%s/ref/chat.json", test_data());
+    if (source_open_file(&src, path, &err)) {
+        check(0, "%s", err.msg);
+        return NULL;
+    }
+    const json *all = json_read(&src, 4 << 20, a, &err);
+    source_close_file(&src);
+    check(all != NULL, "%s", err.msg);
+    return all;
+}
+
+static int same_text(const json *want, const char *text, size_t n) {
+    return want->count == n && !memcmp(want->u.text, text, n);
+}
+
+void test_chat_templates(void) {
+    arena a = {NULL, 0, 0, 0};
+    const json *all = read_reference(&a), *cases = json_get(all, "cases");
+    int64_t now = 0;
+    json_int_or(all, "now", 0, &now, NULL);
+    for (size_t i = 0; i < json_count(cases); i++) {
+        arena b = {NULL, 0, 0, 0};
+        const json *text = json_get(json_at(cases, i), "template"), *want = json_get(json_at(cases, i), "text");
+        jinja_options options = {now, NULL, NULL};
+        jinja_output out;
+        tfm_error err = {0, ""};
+        const jinja *t = jinja_parse("t", text->u.text, text->count, &b, &err);
+        const int code = t ? jinja_render(t, chat_case_value(&b, json_get(all, "vars")), &options, &b, &out, &err) : TFM_ERR_FORMAT;
+        if (want) check(!code && same_text(want, out.text, out.n), "%.60s: %s", text->u.text, code ? err.msg : out.text);
+        else check(code && strstr(err.msg, "t: line "), "%.60s is not refused: %s", text->u.text, err.msg);
+        arena_free(&b);
+    }
+    check(json_count(cases) >= 80, "only %d cases", (int)json_count(cases));
+    arena_free(&a);
+}
+
+/* One conversation of a format, interpreted and (c not NULL) by the data. */
+static void check_talk(const json *format, const json *talk, const tfm_chat *c, const char *date, int64_t now) {
+    arena a = {NULL, 0, 0, 0};
+    const json *want = json_get(talk, "text"), *text = json_get(format, "template");
+    const int prompt = json_get(talk, "prompt")->boolean;
+    chat_source from;
+    jinja_options options = {now, NULL, NULL};
+    jinja_output out;
+    char data[4096];
+    unsigned char marks[4096];
+    size_t n = 0, need = 0;
+    tfm_error err = {0, ""};
+    tfm_turn *turns = chat_case_turns(&a, json_get(talk, "messages"), &n);
+    memset(&from, 0, sizeof from);
+    chat_add_variable(&from, "bos_token", "<s>");
+    chat_add_variable(&from, "eos_token", "</s>");
+    const jinja *t = jinja_parse("t", text->u.text, text->count, &a, &err);
+    int code = t ? chat_interpret(&a, t, &from, turns, n, prompt, &options, &out, &err) : TFM_ERR_FORMAT;
+    if (want) check(!code && same_text(want, out.text, out.n), "interpreted %.50s: %s", text->u.text, code ? err.msg : out.text);
+    else check(code != 0, "%.50s refuses nothing", text->u.text);
+    if (c) {
+        code = tfm_chat_render(c, turns, (int64_t)n, prompt ? TFM_CHAT_PROMPT : 0, date, data, marks, sizeof data, &need, &err);
+        if (!want) check(code == TFM_ERR_ARG, "data of %.50s refuse nothing", text->u.text);
+        else if (code != TFM_ERR_ARG) check(!code && same_text(want, data, need), "data of %.50s: %.*s", text->u.text, (int)need, data);
+        for (size_t i = 0; want && !code && i < need; i++)
+            if (marks[i] == out.input[i]) { check(0, "%.50s: mark of byte %d", text->u.text, (int)i); break; }
+    }
+    arena_free(&a);
+}
+
+void test_chat_formats(void) {
+    arena a = {NULL, 0, 0, 0};
+    const json *all = read_reference(&a), *formats = json_get(all, "formats");
+    const char *date = "";
+    int64_t now = 0;
+    json_int_or(all, "now", 0, &now, NULL);
+    json_string_or(all, "date", "", &date, NULL);
+    for (size_t i = 0; i < json_count(formats); i++) {
+        const json *f = json_at(formats, i), *talks = json_get(f, "talks");
+        const tfm_chat *c = NULL;
+        chat_section section;
+        tfm_error err = {0, ""};
+        int code = chat_case_build(&a, f, &section, &err);
+        if (!code) code = tfm_chat_open(section.bytes, section.size, arena_alloc(&a, tfm_chat_size()), tfm_chat_size(), &c, &err);
+        check(!code, "format %d: %s", (int)i, err.msg);
+        if (code) continue;
+        const int known = json_get(f, "known")->boolean;
+        check(section.known == known && tfm_chat_known(c) == known, "format %d: known is %d: %s", (int)i, section.known,
+              section.notice ? section.notice : "");
+        check(known || section.notice, "format %d: no notice", (int)i);
+        for (size_t k = 0; k < json_count(talks); k++) check_talk(f, json_at(talks, k), known ? c : NULL, date, now);
+    }
+    check(json_count(formats) >= 12, "only %d formats", (int)json_count(formats));
+    arena_free(&a);
+}
+
+/* Templates that would run for ever, eat all memory or dig through the stack: refused, soon. */
+void test_chat_limits(void) {
+    static const char *const hostile[] = {
+        "{% for a in range(99999) %}{% for b in range(99999) %}{% for c in range(99999) %}{% endfor %}{% endfor %}{% endfor %}",
+        "{% set ns = namespace(s='x') %}{% for i in range(99) %}{% set ns.s = ns.s + ns.s %}{% endfor %}",
+        "{% set ns = namespace(l=[1]) %}{% for i in range(99) %}{% set ns.l = ns.l + ns.l %}{% endfor %}",
+        "{{ 'x' * 9999999999 }}", "{{ [0] * 9999999999 }}", "{{ range(1000000000) | list }}", "{{ 'a'.rjust(999999999999) }}",
+        "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{% for x in [[1]] recursive %}{{ loop([[1]]) }}{% endfor %}",
+        "{% set ns = namespace(d=[]) %}{% for i in range(9999) %}{% set ns.d = [ns.d] %}{% endfor %}{{ ns.d }}",
+        "{% set ns = namespace(d={}) %}{% for i in range(9999) %}{% set ns.d = {'a': ns.d} %}{% endfor %}{{ ns.d | tojson }}",
+        "{{ 9223372036854775807 + 1 }}", "{{ 10 ** 400 }}", "{{ (0 - 9223372036854775807 - 1) // -1 }}", "{{ 'x' | indent(999999999999) }}",
+        "{{ 2 ** 9999999999 }}", "{{ 'ab' | replace('', 'x' * 100000) | replace('', 'y' * 100000) }}"};
+    arena a = {NULL, 0, 0, 0};
+    tfm_error err;
+    jinja_output out;
+    for (size_t i = 0; i < sizeof hostile / sizeof *hostile; i++) {
+        arena b = {NULL, 0, 0, 0};
+        const jinja *t = jinja_parse("t", hostile[i], strlen(hostile[i]), &b, &err);
+        check(t && jinja_render(t, jinja_new_dict(&b), NULL, &b, &out, &err), "%.60s is not refused", hostile[i]);
+        arena_free(&b);
+    }
+    static const char *const openings[] = {"(", "[", "{{ not ", "{{ -", "{% if 1 %}", "{% for x in y %}", "{{ x if x else ", "{{ {1:"};
+    for (size_t i = 0; i < sizeof openings / sizeof *openings; i++) {
+        const size_t n = strlen(openings[i]);
+        char *deep = arena_alloc(&a, 20000 * n + 4);
+        size_t at = 0;
+        if (openings[i][0] != '{') { memcpy(deep, "{{ ", 3); at = 3; }
+        for (int k = 0; k < 20000; k++, at += n) memcpy(deep + at, openings[i] + (k && openings[i][1] == '{' ? 3 : 0), n - (k && openings[i][1] == '{' ? 3 : 0));
+        check(!jinja_parse("t", deep, at, &a, &err), "20000 times %s is not refused", openings[i]);
+    }
+    arena_free(&a);
+}
+
+/* A section in which any byte is another is refused or renders within its bounds (sanitizers watch). */
+void test_chat_damage(void) {
+    static const char text[] = "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</t>{% endfor %}"
+                               "{% if add_generation_prompt %}<assistant>{% endif %}";
+    static const tfm_turn turns[] = {{TFM_CHAT_SYSTEM, "S", 1}, {TFM_CHAT_USER, " hi ", 4}, {TFM_CHAT_ASSISTANT, "yo\xFF", 3}, {TFM_CHAT_USER, "x", 1}};
+    arena a = {NULL, 0, 0, 0};
+    chat_source from;
+    chat_section section;
+    tfm_error err = {0, ""};
+    const tfm_chat *c;
+    uint64_t object[32];
+    char out[512], small[8] = "unused!";
+    unsigned char marks[512];
+    size_t need = 0;
+    memset(&from, 0, sizeof from);
+    from.file = "t";
+    from.text = text;
+    from.n = sizeof text - 1;
+    chat_add_variable(&from, "bos_token", "<s>");
+    check(!chat_build(&a, &from, NULL, &section, &err) && section.known, "build: %s", err.msg);
+    check(!tfm_chat_open(section.bytes, section.size, object, sizeof object, &c, &err), "open: %s", err.msg);
+    check(!tfm_chat_render(c, turns, 4, TFM_CHAT_PROMPT, NULL, out, marks, sizeof out, &need, &err), "render: %s", err.msg);
+    static const char want[] = "<s><system>S</t><user>hi</t><assistant>yo\xEF\xBF\xBD</t><user>x</t><assistant>";
+    check(need == sizeof want - 1 && !memcmp(out, want, need), "it is %.*s", (int)need, out);
+    check(tfm_chat_render(c, turns, 4, TFM_CHAT_PROMPT, NULL, small, NULL, 0, &need, NULL) == TFM_ERR_MEMORY && need == sizeof want - 1, "the size");
+    check(!strcmp(small, "unused!"), "bytes are written past cap");
+    check(tfm_chat_render(c, turns + 2, 2, 8, NULL, out, marks, sizeof out, &need, &err) == TFM_ERR_ARG, "an unknown flag");
+    const tfm_turn late[] = {turns[1], turns[0]};
+    check(tfm_chat_render(c, late, 2, 0, NULL, out, marks, sizeof out, &need, &err) == TFM_ERR_ARG, "a system text that is not first");
+    for (size_t i = 0; i < section.size; i++) {
+        for (int k = 0; k < 4; k++) {
+            const unsigned char old = section.bytes[i];
+            section.bytes[i] = (unsigned char)(k == 0 ? old ^ 1 : k == 1 ? 255 : k == 2 ? old + 64 : 0);
+            if (!tfm_chat_open(section.bytes, section.size, object, sizeof object, &c, &err)) {
+                const char *value;
+                for (int32_t v = 0; tfm_chat_variable(c, v, &value); v++) need += strlen(value);
+                tfm_chat_render(c, turns, 4, TFM_CHAT_PROMPT, "today", out, marks, sizeof out, &need, &err);
+                tfm_chat_template(c, &need);
+                tfm_chat_end(c, 0);
+            }
+            section.bytes[i] = old;
+        }
+    }
+    for (size_t n = 0; n < section.size; n += 3) check(tfm_chat_open(section.bytes, n, object, sizeof object, &c, &err) != 0, "cut at %d", (int)n);
+    arena_free(&a);
+}
