@@ -456,7 +456,7 @@ typedef struct tfm_block {
     float qk_norm_eps, qk_norm_offset;
     int32_t qk_norm_no_weight;         /* 1: without weights, as all norms are with norm_no_weight */
     int32_t qk_norm_late;              /* 0: before RoPE, 1: after it */
-    float qkv_clamp;                   /* 0 = none; q, k and v are clamped to [-it, it] before all else */
+    float qkv_clamp;                   /* 0 = none; q, k and v are clamped to [-it, it] before RoPE, after early norms */
     int32_t alibi;                     /* TFM_ALIBI_ */
     float temperature;                 /* 0 = none; q times 1 + temperature * ln(1 + floor((position + */
     int32_t temperature_ctx;           /* temperature_offset) / temperature_ctx)), after RoPE */
@@ -3767,7 +3767,7 @@ static float tfm__log_scale(const tfm_block *b, int64_t pos) {
     return pos < b->log_ctx ? 1.0f : tfm__log1p((float)pos) / tfm__log1p((float)(b->log_ctx - 1));
 }
 
-/* Per token: clamp, QK-norm, RoPE, temperature, K and V into the cache. */
+/* Per token: QK-norm, clamp, RoPE, temperature, K and V into the cache. */
 static void tfm__prepare_heads(void *ctx, int thread, int64_t first, int64_t last) {
     const tfm__heads_job *j = (const tfm__heads_job *)ctx;
     const tfm__pass *p = j->p;
@@ -3779,12 +3779,12 @@ static void tfm__prepare_heads(void *ctx, int thread, int64_t first, int64_t las
     (void)thread;
     for (int64_t t = first; t < last; t++) {
         float *q = j->q + t * qw, *k = j->k + t * kw, *v = j->v + t * kw;
+        if (b->qk_norm && !b->qk_norm_late) tfm__norm_qk(p, q, k);
         if (b->qkv_clamp > 0) {
             tfm__clamp(q, b->qkv_clamp, qw);
             tfm__clamp(k, b->qkv_clamp, kw);
             tfm__clamp(v, b->qkv_clamp, kw);
         }
-        if (b->qk_norm && !b->qk_norm_late) tfm__norm_qk(p, q, k);
         if (b->rope_style) {
             const size_t at = ((size_t)(b - p->c->blocks) * (size_t)s->n_batch + (size_t)t) * (size_t)s->half;
             const float *cos_t = tfm__floats(s, s->at.cos) + at, *sin_t = tfm__floats(s, s->at.sin) + at;

@@ -95,6 +95,8 @@ def weight(name, shape, dtype, e, offset):
     return torch.from_numpy(values.reshape(shape)).to(DTYPES[dtype])
 
 
+EXPERTS = re.compile(r"experts\.(gate_up|down)_proj$|(input|output)_linear\.weight$")    # [experts][..][..]
+ROUTER = re.compile(r"(mlp|block_sparse_moe|moe_block)\.gate\.weight$|router(\.layer)?\.weight$")
 NORM = re.compile(r"norm|\bln_")
 EMBEDDING = re.compile(r"embed_|tok_embeddings|\bwte\b|\bwpe\b|word_embeddings|tokens_embed|positions_embed")
 
@@ -110,11 +112,15 @@ def scale_of(name, shape, model_type):
         return 20, -0.001                           # just below 0
     if name.endswith("act_fn.beta"):
         return 10, 0.5
-    if len(shape) == 1:
+    if name.endswith("e_score_correction_bias"):
+        return 9, 0                                 # +-0.25 beside scores between 0 and 1
+    if len(shape) == 1 or name.endswith("_proj_bias"):
         return 7, 0                                 # biases, +-1
     if EMBEDDING.search(name):
         return (9, 0) if gemma else (7, 0)          # Gemma multiplies by sqrt(hidden) as well
-    columns = int(np.prod(shape[1:]))
+    columns = shape[-1] if EXPERTS.search(name) else int(np.prod(shape[1:]))
+    if ROUTER.search(name):
+        return 7 + max(0, round(0.5 * np.log2(columns / 32.0))), 0  # twice as wide: experts must differ
     return 8 + max(0, round(0.5 * np.log2(columns / 32.0))), 0      # gain about 1.6 whatever the width
 
 
@@ -124,9 +130,10 @@ def scale_of(name, shape, model_type):
 class Model:
     """One row. `wrong`: changes of the config that must change the logits. `twin`: the model that this one is, spelled
     as save_pretrained spells it. `dtype`: one for all tensors. `shards`: split over two files. `edit`: changes the list
-    of (name, shape) after transformers made it."""
+    of (name, shape) after transformers made it. `fused`: experts as transformers holds them in memory."""
     def __init__(self, name, about, config=None, n_ids=20, wrong=(), twin=None, dtype="F32", shards=False, edit=None,
-                 generation=None):
+                 generation=None, fused=False):
+        self.fused = fused
         self.name, self.about, self.config, self.n_ids = name, about, config, n_ids
         self.wrong, self.twin, self.dtype, self.shards = list(wrong), twin, dtype, shards
         self.edit, self.generation = edit, generation
@@ -781,9 +788,134 @@ def other_models():
     ]
 
 
+# Mixtures of experts. Few ids go to each expert, so that every expert's rows and every group of them are used.
+
+MIXTRAL = small("mixtral", num_local_experts=4, num_experts_per_tok=2, intermediate_size=32, rope_theta=10000.0,
+                router_aux_loss_coef=0.02, output_router_logits=False, sliding_window=None)
+QWEN2_MOE = small("qwen2_moe", num_experts=6, num_experts_per_tok=3, moe_intermediate_size=24, norm_topk_prob=False,
+                  shared_expert_intermediate_size=40, decoder_sparse_step=1, num_hidden_layers=3, mlp_only_layers=[1],
+                  max_window_layers=3, sliding_window=8, use_sliding_window=False, rope_theta=10000.0,
+                  rms_norm_eps=1e-06)
+QWEN3_MOE = small("qwen3_moe", num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24, norm_topk_prob=True,
+                  decoder_sparse_step=2, head_dim=16, mlp_only_layers=[], attention_bias=False, rope_scaling=None,
+                  rope_theta=10000.0, sliding_window=None, use_sliding_window=False, max_window_layers=2)
+DBRX = {
+    "architectures": ["DbrxForCausalLM"], "model_type": "dbrx", "d_model": 32, "n_heads": 4, "n_layers": 2,
+    "max_seq_len": 64, "vocab_size": 64, "resid_pdrop": 0.0, "emb_pdrop": 0.0, "initializer_range": 0.02,
+    "attn_config": {"attn_pdrop": 0.0, "clip_qkv": 1.0, "kv_n_heads": 2, "model_type": "", "rope_theta": 10000.0},
+    "ffn_config": {"ffn_hidden_size": 24, "moe_jitter_eps": 0.01, "moe_loss_weight": 0.05, "model_type": "",
+                   "moe_num_experts": 5, "moe_top_k": 2, "moe_normalize_expert_weights": 1.0},
+    "router_aux_loss_coef": 0.05, "tie_word_embeddings": False, "torch_dtype": "float32", "use_cache": True}
+PHIMOE = small("phimoe", num_local_experts=6, num_experts_per_tok=2, intermediate_size=24, attention_bias=True,
+               lm_head_bias=True, router_jitter_noise=0.3, input_jitter_noise=0.0, sliding_window=None,
+               hidden_dropout=0.0, rope_theta=10000.0, original_max_position_embeddings=24,
+               max_position_embeddings=96, rope_scaling={
+                   "long_factor": [1.0, 2.0, 3.0, 4.0], "short_factor": [1.0, 1.2, 1.4, 1.6], "long_mscale": 1.3,
+                   "short_mscale": 1.1, "type": "longrope", "original_max_position_embeddings": 24})
+GPT_OSS = small("gpt_oss", num_local_experts=4, num_experts_per_tok=2, experts_per_token=2, head_dim=16,
+                intermediate_size=32, swiglu_limit=0.5, sliding_window=8, attention_bias=True, num_attention_heads=4,
+                num_hidden_layers=3, initial_context_length=16, rope_theta=10000.0, pad_token_id=3,
+                layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                rope_scaling={"beta_fast": 2.0, "beta_slow": 0.02, "factor": 8.0, "rope_type": "yarn",
+                              "original_max_position_embeddings": 16, "truncate": False})
+GLM4_MOE = small("glm4_moe", n_routed_experts=8, n_shared_experts=2, num_experts_per_tok=3, n_group=4, topk_group=2,
+                 moe_intermediate_size=16, first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.5,
+                 attention_bias=True, use_qk_norm=True, head_dim=16, partial_rotary_factor=0.5, rope_theta=10000.0,
+                 num_nextn_predict_layers=1, num_hidden_layers=3, rope_scaling=None)
+ERNIE_MOE = small("ernie4_5_moe", moe_num_experts=6, moe_k=2, moe_intermediate_size=24, moe_num_shared_experts=2,
+                  moe_layer_start_index=1, moe_layer_end_index=-1, moe_layer_interval=1, moe_norm_min=1e-12,
+                  use_bias=True, tie_word_embeddings=True, num_hidden_layers=3, rope_theta=500000.0,
+                  moe_capacity=[64, 64, 64], moe_gate="topk", moe_use_aux_free=True)
+EXAONE_MOE = small("exaone_moe", num_experts=8, num_experts_per_tok=2, num_shared_experts=1, moe_intermediate_size=16,
+                   n_group=2, topk_group=1, first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=2.5,
+                   head_dim=16, sliding_window=8, sliding_window_pattern=4, num_hidden_layers=4, rope_theta=10000.0)
+MINIMAX_M2 = small("minimax_m2", num_local_experts=6, num_experts_per_tok=2, intermediate_size=24, head_dim=16,
+                   rotary_dim=8, rope_theta=10000.0, qk_norm_type="per_layer", use_qk_norm=True,
+                   scoring_func="sigmoid", use_routing_bias=True, shared_intermediate_size=0, use_mtp=True,
+                   num_mtp_modules=3, mtp_transformer_layers=1, attn_type_list=[1, 1])
+LLAMA4 = small("llama4_text", num_local_experts=4, num_experts_per_tok=1, intermediate_size=24,
+               intermediate_size_mlp=48, interleave_moe_layer_step=2, moe_layers=[1, 3], num_hidden_layers=4,
+               head_dim=16, attention_chunk_size=8, no_rope_layers=[1, 1, 1, 0], no_rope_layer_interval=4,
+               use_qk_norm=True, attn_temperature_tuning=True, attn_scale=0.4, floor_scale=4, attention_bias=False,
+               rope_theta=10000.0, rms_norm_eps=0.02, for_llm_compressor=False,
+               rope_scaling={"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+                             "original_max_position_embeddings": 16, "rope_type": "llama3"})
+
+
+def moe_models():
+    return [
+        Model("mixtral", "softmax over all experts, the two best weighed to the sum 1; w1 gate, w3 up, w2 down", MIXTRAL,
+              wrong=[{"num_experts_per_tok": 1}]),
+        Model("mixtral_window", "a window on every layer; layers as save_pretrained writes them; BF16",
+              merged(MIXTRAL, {"sliding_window": 8}), n_ids=24, dtype="BF16", wrong=[{"sliding_window": 9}]),
+        Model("mixtral_fused", "all experts in two tensors, as transformers holds them", MIXTRAL, fused=True),
+        Model("qwen2_moe", "weights not normalised, a shared expert with a gate, a dense layer between", QWEN2_MOE,
+              wrong=[{"norm_topk_prob": True}]),
+        Model("qwen2_moe_v5", "as save_pretrained writes it", twin="qwen2_moe"),
+        Model("qwen2_moe_window", "windows on even layers below max_window_layers",
+              merged(QWEN2_MOE, {"use_sliding_window": True, "max_window_layers": 1}), n_ids=24,
+              wrong=[{"use_sliding_window": False}, {"max_window_layers": 3}]),
+        Model("qwen3_moe", "every second layer is a mixture; per-head norms of q and k", QWEN3_MOE,
+              wrong=[{"norm_topk_prob": False}]),
+        Model("qwen3_moe_v5", "num_local_experts", twin="qwen3_moe"),
+        Model("olmoe", "q and k normed over their whole width, then clamped; weights not normalised",
+              small("olmoe", num_experts=6, num_experts_per_tok=3, intermediate_size=24, norm_topk_prob=False,
+                    clip_qkv=0.7, attention_bias=False, rope_theta=10000.0, num_key_value_heads=4),
+              wrong=[{"norm_topk_prob": True}, {"clip_qkv": None}]),
+        Model("dbrx", "LayerNorms without bias, clamp, stacked experts whose w2 stands by columns", DBRX,
+              wrong=[{"ffn_config": {"moe_normalize_expert_weights": None}}, {"attn_config": {"clip_qkv": 8.0}}]),
+        Model("dbrx_l2", "weights over their L2 norm",
+              merged(DBRX, {"ffn_config": {"moe_normalize_expert_weights": 2.0}, "n_layers": 1}),
+              wrong=[{"ffn_config": {"moe_normalize_expert_weights": 1.0}}]),
+        Model("phimoe", "two rounds of arg-max; LayerNorms, attention and head with biases; short_mscale", PHIMOE,
+              n_ids=10, wrong=[{"router_jitter_noise": 0.01}]),
+        Model("phimoe_long", "long_mscale beyond the original context (equal factors: the reference keeps the short ones)",
+              merged(PHIMOE, {"rope_scaling": {"long_factor": [1.0, 1.2, 1.4, 1.6]}, "router_jitter_noise": 0.01}),
+              n_ids=32, wrong=[{"rope_scaling": {"long_mscale": 1.1}}]),
+        Model("granitemoe", "softmax over the experts picked alone; four multipliers; gate rows above up rows",
+              small("granitemoe", num_local_experts=6, num_experts_per_tok=3, intermediate_size=24, attention_bias=False,
+                    attention_multiplier=0.2, embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.4,
+                    rope_theta=10000.0, rope_scaling=None, tie_word_embeddings=True),
+              wrong=[{"attention_multiplier": 0.3536}, {"residual_multiplier": 1.0}]),
+        Model("granitemoeshared", "and a shared expert of its own width",
+              small("granitemoeshared", num_local_experts=4, num_experts_per_tok=2, intermediate_size=24,
+                    shared_intermediate_size=40, attention_bias=False, attention_multiplier=0.2,
+                    embedding_multiplier=3.0, logits_scaling=2.0, residual_multiplier=0.4, rope_theta=10000.0,
+                    rope_scaling=None, tie_word_embeddings=True)),
+        Model("gpt_oss", "sinks, clamped gate and up, up + 1, biases everywhere, gate and up in turns, YaRN not truncated",
+              GPT_OSS, n_ids=24, wrong=[{"swiglu_limit": 7.0}, {"sliding_window": 9},
+                                        {"rope_scaling": {"truncate": True}}]),
+        Model("gpt_oss_v5", "as save_pretrained writes it", twin="gpt_oss"),
+        Model("glm4_moe", "sigmoid, a bias for the selection alone, two of four groups by their two largest, two shared "
+              "experts as one, the first layer dense, half a head rotates", GLM4_MOE, n_ids=24,
+              wrong=[{"n_group": 1, "topk_group": 1}, {"topk_group": 3}, {"norm_topk_prob": False},
+                     {"routed_scaling_factor": 1.0}]),
+        Model("glm4_moe_v5", "as save_pretrained writes it", twin="glm4_moe"),
+        Model("ernie4_5_moe", "a bias on probabilities, interleaved RoPE, biases at the head too, which is tied", ERNIE_MOE),
+        Model("ernie4_5_moe_layers", "every second layer from 1 to 2, a floor under the sum of weights",
+              merged(ERNIE_MOE, {"moe_layer_interval": 2, "moe_layer_end_index": 2, "num_hidden_layers": 4,
+                                 "moe_norm_min": 0.9, "use_bias": False}), wrong=[{"moe_norm_min": 1e-12}]),
+        Model("exaone_moe", "one of two groups; RoPE in window layers alone; its bias without gate in the name", EXAONE_MOE,
+              n_ids=24, wrong=[{"sliding_window": 9}, {"routed_scaling_factor": 1.0}]),
+        Model("exaone_moe_v5", "mlp_layer_types and layer_types", twin="exaone_moe"),
+        Model("minimax_m2", "sigmoid with a bias for the selection, whole-width norms of q and k, half a head rotates",
+              MINIMAX_M2),
+        Model("minimax_m2_v5", "as save_pretrained writes it", twin="minimax_m2"),
+        Model("llama4", "chunks of 8, RoPE layers normed after it without weights, a NoPE layer with temperature, the "
+              "weight on the input, dense layers between", LLAMA4, n_ids=28,
+              wrong=[{"attention_chunk_size": 9}, {"attn_scale": 0.1}, {"floor_scale": 12}, {"use_qk_norm": False},
+                     {"no_rope_layers": [1, 1, 1, 1]}]),
+        Model("llama4_v5", "layer_types", twin="llama4"),
+        Model("llama4_top2", "two experts a token, lists absent, no tuning",
+              merged(LLAMA4, {"num_experts_per_tok": 2, "moe_layers": DROP, "no_rope_layers": [],
+                              "interleave_moe_layer_step": 1, "attn_temperature_tuning": False,
+                              "use_qk_norm": False, "num_hidden_layers": 4}), n_ids=20),
+    ]
+
+
 def models():
     rows = (llama_models() + mistral_qwen_models() + gemma_models() + llama_shaped_models() + gpt_shaped_models() +
-            other_models())
+            other_models() + moe_models())
     return {row.name: row for row in rows}
 
 
@@ -810,7 +942,7 @@ def auto_class(config):
     return transformers.AutoModelForImageTextToText if config["model_type"] == "chameleon" else AutoModelForCausalLM
 
 
-def saved_form(config, shards):
+def saved_form(config, shards, fused=False):
     """(config, generation_config, [[file name, [(name, shape)...]]...]) as save_pretrained writes a new model."""
     if model_for(config):
         state = model_for(config)(config).state_dict()
@@ -819,7 +951,7 @@ def saved_form(config, shards):
         write_json(os.path.join(tmp, "config.json"), config)
         model = auto_class(config).from_config(AutoConfig.from_pretrained(tmp), dtype=torch.float32)
         nbytes = sum(p.numel() * 4 for p in model.parameters())
-        model.save_pretrained(tmp, max_shard_size=nbytes * 6 // 10 if shards else "1GB")
+        model.save_pretrained(tmp, max_shard_size=nbytes * 6 // 10 if shards else "1GB", save_original_format=not fused)
         files = []
         for file in sorted(f for f in os.listdir(tmp) if f.endswith(".safetensors")):
             with open(os.path.join(tmp, file), "rb") as f:
@@ -832,7 +964,7 @@ def describe(model, table):
     """The part of NAME.json that says how to build the directory."""
     base = table[model.twin] if model.twin else model
     config, generation = base.config, base.generation
-    saved, saved_generation, files = saved_form(config, base.shards)
+    saved, saved_generation, files = saved_form(config, base.shards, model.fused)
     if model.twin:
         config, generation = saved, saved_generation
     if model.edit:
@@ -880,7 +1012,7 @@ def load(path):
         return model.float().eval()
     attention = "sdpa" if config["model_type"] == "falcon" and config["alibi"] else "eager"
     model, info = auto_class(config).from_pretrained(path, dtype=torch.float32, attn_implementation=attention,
-                                                   output_loading_info=True)
+                                                   experts_implementation="eager", output_loading_info=True)
     bad = {kind: keys for kind, keys in info.items() if keys}
     if bad:
         raise SystemExit("%s does not load: %s" % (path, bad))
@@ -925,7 +1057,8 @@ def run_without(path, ids, part):
             module.register_forward_hook(lambda m, args, out: torch.zeros_like(out))
             hooks += 1
         if part == "positions" and rope and type(module).__name__.endswith("RotaryEmbedding"):
-            module.register_forward_hook(lambda m, args, out: (torch.ones_like(out[0]), torch.zeros_like(out[1])))
+            module.register_forward_hook(lambda m, args, out: torch.ones_like(out) if torch.is_tensor(out) else
+                                         (torch.ones_like(out[0]), torch.zeros_like(out[1])))
             hooks += 1
     return run(model, ids) if hooks else None
 
@@ -995,6 +1128,8 @@ def make(model, table):
     ref.update(ids=ids, n_vocab=n_vocab, logits=base.name + ".bin", greedy=answer,
                greedy_margin=[float("%.4g" % m) for m in margins], max_ref=float("%.6g" % peak),
                tolerance=float("%.4g" % (peak * (5 * diff if diff > 2e-5 else 1e-4))), diff32_64=float("%.3g" % diff))
+    if diff > 5e-5:
+        raise SystemExit("%s: float32 is off by %g: a router that cannot decide?" % (model.name, diff))
     if min(margins) < 10 * ref["tolerance"]:
         raise SystemExit("%s: greedy margin %g is close to the tolerance" % (model.name, min(margins)))
     return ref, logits.astype("<f4"), changes

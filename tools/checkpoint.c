@@ -104,11 +104,11 @@ ckpt_tensor *checkpoint_find(const checkpoint *c, const char *name) {
     return i == NAME_ABSENT ? NULL : &c->tensors[i];
 }
 
-ckpt_tensor *checkpoint_role(const checkpoint *c, int role, int layer, const name_row **row) {
+ckpt_tensor *checkpoint_expert(const checkpoint *c, int role, int layer, int expert, const name_row **row) {
     char name[320];
     const name_row *n;
     for (int i = 0; (n = family_name(c->family, c->form, role, i)) != NULL; i++) {
-        ckpt_tensor *t = checkpoint_find(c, family_format(n->pattern, c->prefix, layer, name, sizeof name));
+        ckpt_tensor *t = checkpoint_find(c, family_format(n->pattern, c->prefix, layer, expert, name, sizeof name));
         if (!t) continue;
         if (row) *row = n;
         return t;
@@ -116,8 +116,12 @@ ckpt_tensor *checkpoint_role(const checkpoint *c, int role, int layer, const nam
     return NULL;
 }
 
-const char *checkpoint_role_name(const checkpoint *c, int role, int layer, char *buf, size_t size) {
+ckpt_tensor *checkpoint_role(const checkpoint *c, int role, int layer, const name_row **row) {
+    return checkpoint_expert(c, role, layer, 0, row);
+}
+
+const char *checkpoint_role_name(const checkpoint *c, int role, int layer, int expert, char *buf, size_t size) {
     const name_row *n = family_name(c->family, c->form, role, 0);
-    if (n) return family_format(n->pattern, c->prefix, layer, buf, size);
-    return tfm_weight_name(TFM_STACK_DECODER, layer, role, -1, buf, size);
+    if (n) return family_format(n->pattern, c->prefix, layer, expert, buf, size);
+    return tfm_weight_name(TFM_STACK_DECODER, layer, role, expert, buf, size);
 }

@@ -61,8 +61,10 @@ int checkpoint_add(checkpoint *c, const ckpt_tensor *t, tfm_error *err);
 ckpt_tensor *checkpoint_find(const checkpoint *c, const char *name);
 /* The tensor that plays a role in a layer (-1: none of a layer), and how it is taken; NULL if there is none. */
 ckpt_tensor *checkpoint_role(const checkpoint *c, int role, int layer, const name_row **row);
+/* The same for one expert (of all, if they stand in one tensor). */
+ckpt_tensor *checkpoint_expert(const checkpoint *c, int role, int layer, int expert, const name_row **row);
 /* What the tensor would be called, for messages. */
-const char *checkpoint_role_name(const checkpoint *c, int role, int layer, char *buf, size_t size);
+const char *checkpoint_role_name(const checkpoint *c, int role, int layer, int expert, char *buf, size_t size);
 /* Stores a value that the file gives, checked against the rule's kind. `where` names file and key. */
 int checkpoint_value(value_set *set, const rule *r, double value, const char *where, tfm_error *err);
 /* An unknown key: TFM_OK if --allow-unknown names it. */

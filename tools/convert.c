@@ -2,6 +2,7 @@
  * for, and streams them strip by strip.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "checkpoint.h"
@@ -102,7 +103,7 @@ static int settle_tied(checkpoint *c, ckpt_tensor *embed, ckpt_tensor *head, tfm
     }
     if (!tied)
         return tool_fail(err, TFM_ERR_FORMAT, "%s: tensor %s is missing, though tie_word_embeddings is not set",
-                         c->file, checkpoint_role_name(c, embed ? TFM_ROLE_HEAD : TFM_ROLE_EMBED, -1, missing,
+                         c->file, checkpoint_role_name(c, embed ? TFM_ROLE_HEAD : TFM_ROLE_EMBED, -1, -1, missing,
                                                        sizeof missing));
     int code = compare(c, embed, head, &equal, err);
     p->v[P_TIED] = equal;
@@ -122,7 +123,7 @@ static int settle_head(checkpoint *c, tfm_error *err) {
     char missing[256];
     if (!matrix)
         return tool_fail(err, TFM_ERR_FORMAT, "%s: tensor %s is missing", c->file,
-                         checkpoint_role_name(c, TFM_ROLE_EMBED, -1, missing, sizeof missing));
+                         checkpoint_role_name(c, TFM_ROLE_EMBED, -1, -1, missing, sizeof missing));
     if (p->given[P_N_VOCAB] == GIVEN_FILE && p->v[P_N_VOCAB] != (double)matrix->rows)
         return tool_fail(err, TFM_ERR_FORMAT, "%s: vocab_size is %.0f, but tensor %s has %lld rows", c->file,
                          p->v[P_N_VOCAB], matrix->name, (long long)matrix->rows);
@@ -140,7 +141,9 @@ static int settle_head(checkpoint *c, tfm_error *err) {
 /* The rows of a role inside a tensor that holds several: `run` rows from `start` on, then again `period` further. */
 typedef struct row_slice {
     int64_t start, run, period;
-    int64_t total;   /* rows of the whole tensor */
+    int64_t total;   /* rows of the whole tensor, or of the expert's part */
+    int experts;     /* so many parts stand in the tensor one after another; 0: it is one */
+    int64_t part;    /* rows, as the source has them, before the expert's part */
     int columns;     /* the source is [in][out]: its columns are meant */
     int pair_heads;  /* so many heads stand as interleaved pairs, see pair_row; 0: none */
     int64_t swap;    /* rows of a head whose halves stand the other way round; 0: none do */
@@ -156,7 +159,7 @@ typedef struct plan {
     tfm_config config;
     tfm_weight *weights;
     plan_item *items;
-    int64_t n;
+    int64_t n, room;
     uint64_t bytes;         /* of the source */
 } plan;
 
@@ -175,11 +178,12 @@ static int refuse_type(const checkpoint *c, const ckpt_tensor *t, tfm_error *err
                      type && type->nearest ? type->nearest : "");
 }
 
-/* t must be [total][cols], [cols][total] if it is stored by columns, or, for a vector (cols 0), have total elements. */
+/* t must be [total][cols], [cols][total] if it is stored by columns, or, for a vector (cols 0), have total elements; so
+ * many times as it holds experts. */
 static int check_tensor(const checkpoint *c, const ckpt_tensor *t, int vector, const row_slice *s, int64_t cols,
                         tfm_error *err) {
     char shape[160];
-    const int64_t rows = s->columns && !vector ? cols : s->total;
+    const int64_t parts = s->experts ? s->experts : 1, rows = (s->columns && !vector ? cols : s->total) * parts;
     if (s->columns && !vector) cols = s->total;
     if (t->type < 0) return refuse_type(c, t, err);
     if (vector && tfm_type_get(t->type)->block != 1)
@@ -191,7 +195,8 @@ static int check_tensor(const checkpoint *c, const ckpt_tensor *t, int vector, c
     if (s->columns && !vector && tfm_type_get(t->type)->block != 1)
         return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: tensor %s is stored by columns in type %s", c->file, t->name,
                          t->type_name);
-    if (vector ? t->rows * t->cols == rows : t->rows == rows && t->cols == cols) return TFM_OK;
+    if (vector && s->experts ? t->rows == parts && t->cols == s->total
+                             : vector ? t->rows * t->cols == rows : t->rows == rows && t->cols == cols) return TFM_OK;
     shape_text(t, shape, sizeof shape);
     if (vector)
         return tool_fail(err, TFM_ERR_FORMAT, "tensor %s is [%s], %s asks for [%lld]", t->name, shape, c->file,
@@ -200,11 +205,11 @@ static int check_tensor(const checkpoint *c, const ckpt_tensor *t, int vector, c
                      (long long)rows, (long long)cols);
 }
 
-static row_slice slice_of(const tfm_config *cfg, int layer, int take, int64_t rows) {
+static row_slice slice_of(const tfm_config *cfg, int layer, int expert, int take, int64_t rows, int64_t cols) {
     const tfm_block *b = &cfg->blocks[layer >= 0 && cfg->layer_block ? cfg->layer_block[layer] : 0];
     const int64_t d = b->head_dim, q = b->n_heads * d, kv = b->n_kv_heads * d, group = b->n_heads / b->n_kv_heads * d;
-    row_slice s = {0, rows, rows, rows, (take & TAKE_COLUMNS) != 0, 0, 0, 0};
-    switch (take & ~TAKE_COLUMNS) {
+    row_slice s = {0, rows, rows, rows, 0, 0, (take & TAKE_COLUMNS) != 0, 0, 0, 0};
+    switch (take & ~(TAKE_COLUMNS | TAKE_EXPERTS)) {
     case TAKE_PAIRS_Q: s.pair_heads = b->n_heads; break;
     case TAKE_PAIRS_K: s.pair_heads = b->n_kv_heads; break;
     case TAKE_ALL_V: s.start += kv; /* fall through */
@@ -226,17 +231,27 @@ static row_slice slice_of(const tfm_config *cfg, int layer, int take, int64_t ro
         break;
     case TAKE_SECOND_HALF: s.start += rows; /* fall through */
     case TAKE_FIRST_HALF: s.total = 2 * rows; break;
+    case TAKE_ODD: s.start++; /* fall through */
+    case TAKE_EVEN:
+        s.run = 1;
+        s.period = 2;
+        s.total = 2 * rows;
+        break;
     case TAKE_SWAP_Q:
     case TAKE_SWAP_K: s.swap = d; break;
     default: break;
+    }
+    if (take & TAKE_EXPERTS) {
+        s.experts = b->n_experts;
+        s.part = expert * (s.columns ? cols : s.total);
     }
     return s;
 }
 
 /* Bytes of the source that are read for a tensor. */
-static uint64_t item_bytes(const tfm_tensor *t, const ckpt_tensor *from) {
+static uint64_t item_bytes(const tfm_tensor *t, const ckpt_tensor *from, const row_slice *slice) {
     const tfm_type_info *type = tfm_type_get(from->type);
-    if (t->layout == TFM_ROWS) return (uint64_t)from->rows * from->row_bytes;
+    if (t->layout == TFM_ROWS) return (uint64_t)(slice->experts ? 1 : from->rows) * from->row_bytes;
     return (uint64_t)t->rows * (uint64_t)(t->cols / type->block) * (uint64_t)type->block_bytes;
 }
 
@@ -245,51 +260,93 @@ static int has_unit_head(const checkpoint *c) {
                                             arch_int(&c->arch, P_UNIT_HEAD_VOCAB) == arch_int(&c->arch, P_N_VOCAB));
 }
 
-/* Adds the tensor of a role, if the description has that role. */
-static int plan_role(checkpoint *c, plan *p, int layer, int role, tfm_error *err) {
+/* Room for one more tensor. */
+static int grow_plan(checkpoint *c, plan *p, tfm_error *err) {
+    if (p->n < p->room) return TFM_OK;
+    const size_t room = p->room ? 2 * (size_t)p->room : 256;
+    tfm_weight *weights = arena_array(c->mem, room, sizeof *weights);
+    plan_item *items = arena_array(c->mem, room, sizeof *items);
+    if (!weights || !items) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    if (p->n) {
+        memcpy(weights, p->weights, (size_t)p->n * sizeof *weights);
+        memcpy(items, p->items, (size_t)p->n * sizeof *items);
+    }
+    p->weights = weights;
+    p->items = items;
+    p->room = (int64_t)room;
+    return TFM_OK;
+}
+
+/* The type of a tensor in the file: vectors are F32, routers stay what they are as long as that is a float type. */
+static int32_t type_of_role(const checkpoint *c, const ckpt_tensor *t, int role, int vector, int64_t cols) {
+    if (vector) return TFM_F32;
+    if (role == TFM_ROLE_ROUTER) return tfm_type_get(t->type)->block == 1 ? t->type : TFM_F32;
+    return type_for_columns(c->options->type == CONVERT_SOURCE ? t->type : c->options->type, cols);
+}
+
+/* Adds the tensor of a role, if the description has that role; of an expert, or of none (-1). */
+static int plan_tensor(checkpoint *c, plan *p, int layer, int role, int expert, tfm_error *err) {
     int64_t rows, cols;
     int optional = 0;
     const name_row *name = NULL;
     char missing[256];
     if (!tfm_role_shape(&p->config, layer, role, &rows, &cols, &optional)) return TFM_OK;
-    ckpt_tensor *t = checkpoint_role(c, role, layer, &name);
+    ckpt_tensor *t = checkpoint_expert(c, role, layer, expert, &name);
     if (!t && role == TFM_ROLE_EMBED) t = checkpoint_role(c, TFM_ROLE_HEAD, layer, &name); /* tied, stored as head */
     if (!t && optional) return TFM_OK;
     if (!t)
         return tool_fail(err, TFM_ERR_FORMAT, "%s: tensor %s is missing, expected [%lld, %lld]", c->file,
-                         checkpoint_role_name(c, role, layer, missing, sizeof missing), (long long)rows,
+                         checkpoint_role_name(c, role, layer, expert, missing, sizeof missing), (long long)rows,
                          (long long)cols);
     const int vector = rows == 1;
-    row_slice slice = slice_of(&p->config, layer, name->take, vector ? cols : rows);
+    row_slice slice = slice_of(&p->config, layer, expert, name->take, vector ? cols : rows, vector ? 1 : cols);
     slice.unit = role == TFM_ROLE_HEAD && has_unit_head(c);
     int code = check_tensor(c, t, vector, &slice, cols, err);
+    if (!code) code = grow_plan(c, p, err);
     if (code) return code;
     t->used = 1;
     tfm_weight *w = &p->weights[p->n];
-    int32_t wanted = c->options->type == CONVERT_SOURCE ? t->type : c->options->type;
     w->stack = TFM_STACK_DECODER;
     w->layer = layer;
     w->role = role;
-    w->expert = -1;
+    w->expert = expert;
     w->t.rows = rows;
     w->t.cols = cols;
-    w->t.type = vector ? TFM_F32 : type_for_columns(wanted, cols);
+    w->t.type = type_of_role(c, t, role, vector, cols);
     w->t.layout = vector ? TFM_ROWS : TFM_TILED;
     p->items[p->n].from = t;
     p->items[p->n].slice = slice;
-    p->bytes += item_bytes(&w->t, t);
+    p->bytes += item_bytes(&w->t, t, &slice);
     p->n++;
     return TFM_OK;
 }
 
+static int plan_role(checkpoint *c, plan *p, int layer, int role, tfm_error *err) {
+    const int experts = tfm_role_experts(&p->config, layer, role);
+    int code = TFM_OK;
+    if (!experts) return plan_tensor(c, p, layer, role, -1, err);
+    for (int e = 0; !code && e < experts; e++) code = plan_tensor(c, p, layer, role, e, err);
+    return code;
+}
+
+/* Whether a tensor belongs to a layer past the model's: those that predict further tokens stand there. */
+static int past_layers(const checkpoint *c, const plan *p, const char *name) {
+    const char *at = strstr(name, "layers."), *blk = strstr(name, "blk.");
+    char *end;
+    at = at ? at + 7 : blk == name ? blk + 4 : NULL;
+    if (!at || *at < '0' || *at > '9') return 0;
+    const long layer = strtol(at, &end, 10) - p->config.n_layers;
+    return layer >= 0 && layer < arch_int(&c->arch, P_N_EXTRA_LAYERS) && *end == '.';
+}
+
 /* Tensors that no role asked for: the model's own are an error, others are named in one warning. */
-static int check_leftover(const checkpoint *c, tfm_error *err) {
+static int check_leftover(const checkpoint *c, const plan *p, tfm_error *err) {
     char names[320];
     size_t used = 0, n = 0;
     for (size_t i = 0; i < c->n_tensors; i++) {
         const char *name = c->tensors[i].name;
         if (c->tensors[i].used) continue;
-        int harmless = family_skips(c->family, c->form, name);
+        int harmless = family_skips(c->family, c->form, name) || past_layers(c, p, name);
         if (!harmless && family_owns(c->family, c->form, c->prefix, name))
             return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: tensor %s: the model as described has no such part",
                              c->file, name);
@@ -307,7 +364,8 @@ static void warn_of_fallbacks(const checkpoint *c, const plan *p) {
     const char *first = NULL;
     for (int64_t i = 0; i < p->n; i++) {
         const tfm_tensor *t = &p->weights[i].t;
-        if (c->options->type == CONVERT_SOURCE || t->layout == TFM_ROWS || t->type == c->options->type) continue;
+        if (c->options->type == CONVERT_SOURCE || t->layout == TFM_ROWS || t->type == c->options->type ||
+            p->weights[i].role == TFM_ROLE_ROUTER) continue;
         if (!n++) first = p->items[i].from->name;
     }
     if (n)
@@ -331,15 +389,11 @@ static int make_plan(checkpoint *c, plan *p, tfm_error *err) {
     if (!code) settle_width(c);
     if (!code) code = describe(&c->arch, c->file, c->mem, &p->config, err);
     if (code) return code;
-    size_t room = 3 * c->n_tensors + 1; /* a tensor plays one role, a fused one up to three */
-    p->weights = arena_array(c->mem, room, sizeof *p->weights);
-    p->items = arena_array(c->mem, room, sizeof *p->items);
-    if (!p->weights || !p->items) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
     for (int layer = -1; layer < p->config.n_layers; layer++)
         for (int role = 1; role < TFM_ROLE_LIMIT; role++)
             if ((code = plan_role(c, p, layer, role, err)) != TFM_OK) return code;
     warn_of_fallbacks(c, p);
-    return check_leftover(c, err);
+    return check_leftover(c, p, err);
 }
 
 /* ---- STREAMING ------------------------------------------------------------------------------------------------- */
@@ -358,7 +412,7 @@ static int64_t pair_row(int64_t r, int64_t rows, int heads) {
     return r - in_head + 2 * (in_head % half) + in_head / half;
 }
 
-/* Where row r of the model stands in the source. */
+/* Where row r of the model stands in the source, or in the expert's part of it. */
 static int64_t source_row(const row_slice *s, int64_t r) {
     if (s->pair_heads) r = pair_row(r, s->total, s->pair_heads);
     if (s->swap) r += r % s->swap < s->swap / 2 ? s->swap / 2 : -(s->swap / 2);
@@ -372,18 +426,18 @@ static int gather(const stream *s, const plan_item *item, int64_t first, int64_t
     for (int64_t i = 0, run; !code && i < n; i += run) {
         const int64_t from = source_row(&item->slice, first + i);
         for (run = 1; i + run < n && source_row(&item->slice, first + i + run) == from + run; run++) {}
-        code = read_rows(s->c, t, from, run, buf + (size_t)i * t->row_bytes, s->err);
+        code = read_rows(s->c, t, item->slice.part + from, run, buf + (size_t)i * t->row_bytes, s->err);
     }
     return code;
 }
 
 /* The same rows where they are the source's columns; all of it is in memory. */
-static void gather_columns(const plan_item *item, const char *whole, int64_t first, int64_t n, char *buf) {
+static void gather_columns(const plan_item *item, int64_t cols, const char *whole, int64_t first, int64_t n, char *buf) {
     const ckpt_tensor *t = item->from;
     const size_t element = (size_t)tfm_type_get(t->type)->block_bytes;
     for (int64_t i = 0; i < n; i++) {
         const char *column = whole + (size_t)source_row(&item->slice, first + i) * element;
-        for (int64_t k = 0; k < t->rows; k++, buf += element) memcpy(buf, column + (size_t)k * t->row_bytes, element);
+        for (int64_t k = 0; k < cols; k++, buf += element) memcpy(buf, column + (size_t)k * t->row_bytes, element);
     }
 }
 
@@ -396,19 +450,20 @@ static void advance(stream *s, const void *bytes, uint64_t n) {
 /* Norms and biases: float32, little-endian. */
 static int stream_vector(stream *s, const plan_item *item, const tfm_tensor *t, arena *mem) {
     const ckpt_tensor *from = item->from;
-    const int64_t count = from->rows * from->cols;
-    char *raw = arena_array(mem, (size_t)from->rows, (size_t)from->row_bytes);
+    const row_slice *slice = &item->slice;
+    const int64_t rows = slice->experts ? 1 : from->rows, count = rows * from->cols; /* a row an expert */
+    char *raw = arena_array(mem, (size_t)rows, (size_t)from->row_bytes);
     float *values = arena_array(mem, (size_t)count, sizeof *values);
     unsigned char *out = arena_array(mem, (size_t)t->cols, sizeof *values);
     if (!raw || !values || !out) return tool_fail(s->err, TFM_ERR_MEMORY, "out of memory");
-    int code = read_rows(s->c, from, 0, from->rows, raw, s->err);
+    int code = read_rows(s->c, from, slice->experts ? slice->part / slice->total : 0, rows, raw, s->err);
     if (code) return code;
-    advance(s, raw, (uint64_t)from->rows * from->row_bytes);
+    advance(s, raw, (uint64_t)rows * from->row_bytes);
     tfm_tensor as_stored = {raw, from->type, TFM_ROWS, 1, count};
     tfm_tensor_row(&as_stored, 0, values);
     for (int64_t i = 0; i < t->cols; i++) {
         uint32_t bits;
-        memcpy(&bits, &values[source_row(&item->slice, i)], sizeof bits);
+        memcpy(&bits, &values[source_row(slice, i)], sizeof bits);
         for (int k = 0; k < 4; k++) out[4 * i + k] = (unsigned char)(bits >> (8 * k));
     }
     return writer_data(s->w, out, (size_t)t->cols * sizeof *values, s->err);
@@ -441,20 +496,20 @@ static int stream_matrix(stream *s, const plan_item *item, const tfm_tensor *t, 
     char *raw = arena_array(mem, (size_t)step, stride);
     char *packed = aligned(mem, (size_t)(step / STRIP) * strip);
     char *work = aligned(mem, strip_work_bytes(from->type, t->cols));
-    char *whole = item->slice.columns ? arena_array(mem, (size_t)from->rows, (size_t)from->row_bytes) : raw;
+    char *whole = item->slice.columns ? arena_array(mem, (size_t)t->cols, (size_t)from->row_bytes) : raw;
     const int unit = item->slice.unit;
     float *scaled = unit ? arena_array(mem, (size_t)step, (size_t)t->cols * sizeof(float)) : (float *)(void *)raw;
     const int32_t type_now = unit ? TFM_F32 : from->type;
     const size_t stride_now = unit ? (size_t)t->cols * sizeof(float) : stride;
     if (!raw || !packed || !work || !whole || !scaled) return tool_fail(s->err, TFM_ERR_MEMORY, "out of memory");
     if (item->slice.columns) {
-        int code = read_rows(s->c, from, 0, from->rows, whole, s->err);
+        int code = read_rows(s->c, from, item->slice.part, t->cols, whole, s->err);
         if (code) return code;
     }
     for (int64_t row = 0; row < t->rows; row += step) {
         int64_t n = t->rows - row < step ? t->rows - row : step;
         int code = TFM_OK;
-        if (item->slice.columns) gather_columns(item, whole, row, n, raw);
+        if (item->slice.columns) gather_columns(item, t->cols, whole, row, n, raw);
         else code = gather(s, item, row, n, raw);
         if (code) return code;
         advance(s, raw, (uint64_t)n * stride);

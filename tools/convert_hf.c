@@ -112,7 +112,7 @@ static int read_eos(checkpoint *c, const json *v, tfm_error *err) {
 /* Whether a type of layer has the window. */
 static int read_layer_type(const json *v, unsigned char *window, tfm_error *err) {
     static const struct { const char *name; unsigned char window; } types[] = {
-        {"full_attention", 0}, {"sliding_attention", 1}, {"global", 0}, {"local", 1}};
+        {"full_attention", 0}, {"sliding_attention", 1}, {"chunked_attention", 1}, {"global", 0}, {"local", 1}};
     char where[PATH_TEXT];
     const char *text;
     int code = json_as_string(v, &text, err);
@@ -169,6 +169,7 @@ static int read_rope_flags(checkpoint *c, const json *v, tfm_error *err) {
     int64_t flag = 0;
     if (!json_is(v, JSON_ARRAY))
         return tool_fail(err, TFM_ERR_FORMAT, "%s: expected a list", json_path(v, where, sizeof where));
+    if (!n) return TFM_OK; /* means that it is absent */
     c->arch.rope_layer = arena_array(c->mem, n + 1, 1);
     c->arch.n_rope_listed = (int64_t)n;
     if (!c->arch.rope_layer) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
@@ -176,6 +177,32 @@ static int read_rope_flags(checkpoint *c, const json *v, tfm_error *err) {
         int code = json_as_int(json_at(v, i), &flag, err);
         if (code) return code;
         c->arch.rope_layer[i] = flag != 0;
+    }
+    return TFM_OK;
+}
+
+/* Which layers are mixtures of experts: a list of layers that are, or are not (see arch.moe_list), or a word for each. */
+static int read_moe_layers(checkpoint *c, int param, const json *v, tfm_error *err) {
+    char where[PATH_TEXT];
+    const size_t n = json_count(v);
+    const int words = param == P_FFN_TYPES;
+    if (!json_is(v, JSON_ARRAY) || n > ARCH_MAX_LAYERS)
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: expected a list of layers", json_path(v, where, sizeof where));
+    c->arch.moe_layer = arena_array(c->mem, ARCH_MAX_LAYERS, 1);
+    if (!c->arch.moe_layer) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    memset(c->arch.moe_layer, 0, ARCH_MAX_LAYERS);
+    c->arch.moe_list = words ? P_MOE_LAYERS : param;
+    c->arch.n_moe_listed = words ? (int64_t)n : 0;
+    for (size_t i = 0; i < n; i++) {
+        const json *entry = json_at(v, i);
+        const char *word = "";
+        int64_t layer = 0;
+        const int code = words ? json_as_string(entry, &word, err) : json_as_int(entry, &layer, err);
+        if (code) return code;
+        if (words ? strcmp(word, "dense") && strcmp(word, "sparse") : layer < 0 || layer >= ARCH_MAX_LAYERS)
+            return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: not a layer of a kind that is known",
+                             json_path(entry, where, sizeof where));
+        c->arch.moe_layer[words ? (int64_t)i : layer] = !words || !strcmp(word, "sparse");
     }
     return TFM_OK;
 }
@@ -295,6 +322,9 @@ static int read_special(checkpoint *c, const rule *r, const json *v, tfm_error *
     case P_LAYER_TYPES: return read_layer_types(c, v, err);
     case P_LAYER_RUNS: return read_layer_runs(c, v, err);
     case P_ROPE_FLAGS: return read_rope_flags(c, v, err);
+    case P_MOE_LAYERS:
+    case P_DENSE_LAYERS:
+    case P_FFN_TYPES: return read_moe_layers(c, r->param, v, err);
     case P_ROPE_OBJECT: return read_rope(c, v, err);
     case P_SPARSE: return read_values(c, &c->arch.p, sparse_rules, v, err);
     case P_LOGITS_OFF: return read_logits_off(c, v, err);
@@ -487,7 +517,7 @@ static int add_joined(checkpoint *c, tfm_error *err) {
     int code = TFM_OK;
     for (size_t i = 0; !code && i < total; i++) {
         const name_row *row = family_joined(c->family, FORM_HF, (int)(i / (size_t)layers));
-        family_format(row->pattern, c->prefix, (int)(i % (size_t)layers), pattern, sizeof pattern);
+        family_format(row->pattern, c->prefix, (int)(i % (size_t)layers), 0, pattern, sizeof pattern);
         code = join_pattern(c, pattern, values, ROOM, err);
     }
     return code;

@@ -4,7 +4,7 @@
 
 #include "describe.h"
 
-enum { MAX_BLOCKS = 255, MAX_LAYERS = 4096 }; /* of tfm.h */
+enum { MAX_BLOCKS = 255, MAX_LAYERS = ARCH_MAX_LAYERS }; /* of tfm.h */
 
 typedef struct describer {
     const arch *a;
@@ -83,6 +83,8 @@ static void set_rope_scaling(tfm_block *b, const value_set *set, const value_set
     case TFM_ROPE_LONG:
         b->rope_ctx_orig = (int32_t)orig;
         b->rope_attn_factor = (float)rope_or(set, P_ROPE_ATTN_FACTOR, 0);
+        b->rope_mscale = (float)rope_or(set, P_ROPE_MSCALE, 0);
+        b->rope_mscale_all = (float)rope_or(set, P_ROPE_MSCALE_ALL, 0);
         break;
     default:
         break;
@@ -97,6 +99,13 @@ static int rope_dims(const arch *a, const value_set *set) {
     if (a->p.given[P_ROPE_DIMS]) dims = arch_int(a, P_ROPE_DIMS);
     else if (from->given[P_ROPE_PART]) dims = (int)((double)head_dim * from->v[P_ROPE_PART]);
     return dims == head_dim ? 0 : dims;
+}
+
+static void set_temperature(const arch *a, tfm_block *b, const value_set *set) {
+    if (!set->given[P_TEMPERATURE] || (a->p.given[P_TEMPERATURE_ON] && a->p.v[P_TEMPERATURE_ON] == 0)) return;
+    b->temperature = (float)set->v[P_TEMPERATURE];
+    b->temperature_ctx = (int32_t)rope_or(&a->p, P_TEMPERATURE_CTX, rope_or(set, P_ROPE_CTX_ORIG, a->p.v[P_N_CTX]));
+    b->temperature_offset = arch_int(a, P_TEMPERATURE_OFFSET);
 }
 
 static int set_rope(const describer *d, tfm_block *b, const value_set *set) {
@@ -119,10 +128,7 @@ static int set_rope(const describer *d, tfm_block *b, const value_set *set) {
     b->rope_theta = (float)theta;
     b->rope_dims = rope_dims(d->a, set);
     b->rope_scaling = scaling;
-    if (set->given[P_TEMPERATURE]) {
-        b->temperature = (float)set->v[P_TEMPERATURE];
-        b->temperature_ctx = (int32_t)rope_or(set, P_ROPE_CTX_ORIG, d->a->p.v[P_N_CTX]);
-    }
+    if (!arch_int(d->a, P_TEMPERATURE_NO_ROPE)) set_temperature(d->a, b, set);
     if (scaling != TFM_ROPE_PLAIN) {
         set_rope_scaling(b, set, &d->a->p);
         if (!(b->rope_factor > 0) && scaling != TFM_ROPE_STEPS)
@@ -149,6 +155,8 @@ static const value_set *local_rope(const arch *a, value_set *buf) {
 
 /* ---- LAYERS ---------------------------------------------------------------------------------------------------- */
 
+static int is_rope_layer(const arch *a, int64_t i);
+
 /* Whether layer i is one of those that may have a window. */
 static int is_window_layer(const arch *a, int64_t i) {
     if (a->window_layer) return a->window_layer[i];
@@ -156,6 +164,8 @@ static int is_window_layer(const arch *a, int64_t i) {
     case WINDOW_ALL: return 1;
     case WINDOW_PERIOD: return (i + 1) % arch_int(a, P_WINDOW_PERIOD) != 0;
     case WINDOW_FROM: return i >= arch_int(a, P_WINDOW_FIRST);
+    case WINDOW_EVEN_BELOW: return i % 2 == 0 && i < arch_int(a, P_WINDOW_FIRST);
+    case WINDOW_WITH_ROPE: return is_rope_layer(a, i);
     default: return 0;
     }
 }
@@ -198,6 +208,41 @@ static void set_mask(const arch *a, int64_t layer, tfm_block *b) {
     }
 }
 
+/* Whether layer i is a mixture of experts. */
+static int is_moe_layer(const arch *a, int64_t i) {
+    if (arch_int(a, P_N_EXPERTS) < 1) return 0;
+    if (a->moe_list == P_MOE_LAYERS) return a->moe_layer[i];
+    if (a->moe_list == P_DENSE_LAYERS && a->moe_layer[i]) return 0;
+    const int last = a->p.given[P_MOE_LAST] ? arch_int(a, P_MOE_LAST) : -1;
+    const int step = a->p.given[P_MOE_STEP] ? arch_int(a, P_MOE_STEP) : 1;
+    return i >= arch_int(a, P_MOE_FIRST) && (last < 0 || i <= last) && step > 0 && (i + 1) % step == 0;
+}
+
+static void describe_experts(const arch *a, tfm_block *b) {
+    const int groups = arch_int(a, P_N_GROUPS);
+    b->ffn_kind = TFM_FFN_EXPERTS;
+    b->d_expert = arch_int(a, a->p.given[P_D_EXPERT] ? P_D_EXPERT : P_D_FF);
+    b->d_ff = a->p.given[P_D_SHARED] ? arch_int(a, P_D_SHARED) : arch_int(a, P_N_SHARED) * b->d_expert;
+    b->shared_gate = b->d_ff > 0 && arch_int(a, P_SHARED_GATE);
+    b->n_experts = arch_int(a, P_N_EXPERTS);
+    b->n_experts_used = arch_int(a, P_N_EXPERTS_USED);
+    b->router_score = arch_int(a, P_ROUTER_SCORE);
+    b->router_pick = arch_int(a, P_ROUTER_PICK);
+    b->router_weight = arch_int(a, P_ROUTER_WEIGHT);
+    b->router_norm = (float)arch_value(a, P_ROUTER_NORM);
+    if (b->router_norm > 0) {
+        b->router_norm_eps = (float)arch_value(a, P_ROUTER_NORM_EPS);
+        b->router_norm_floor = (float)arch_value(a, P_ROUTER_NORM_FLOOR);
+    }
+    b->router_scale = (float)arch_value(a, P_ROUTER_SCALE);
+    if (b->router_pick == TFM_PICK_SPARSE_MIXER) b->router_jitter = (float)arch_value(a, P_ROUTER_JITTER);
+    b->router_on_input = arch_int(a, P_ROUTER_ON_INPUT);
+    if (groups < 2 || arch_int(a, P_N_GROUPS_USED) == groups) return; /* one group, or all of them: no choice */
+    b->n_groups = groups;
+    b->n_groups_used = arch_int(a, P_N_GROUPS_USED);
+    b->group_score = arch_int(a, P_GROUP_SCORE);
+}
+
 static int describe_block(const describer *d, int64_t layer, tfm_block *b) {
     const arch *a = d->a;
     value_set local;
@@ -217,8 +262,11 @@ static int describe_block(const describer *d, int64_t layer, tfm_block *b) {
     b->attn_scale = query_scale(a, layer);
     b->attn_softcap = (float)arch_value(a, P_ATTN_SOFTCAP);
     b->window = in_window ? window_size(a) : 0;
-    b->qk_norm = arch_int(a, P_QK_NORM);
+    if (b->window && arch_int(a, P_CHUNKED)) b->mask = TFM_MASK_CHUNKED;
+    b->sinks = arch_int(a, P_SINKS);
+    b->qk_norm = is_rope_layer(a, layer) || !arch_int(a, P_QK_WITH_ROPE) ? arch_int(a, P_QK_NORM) : TFM_QKNORM_NONE;
     if (b->qk_norm) {
+        b->qk_norm_no_weight = arch_int(a, P_QK_NO_WEIGHT);
         b->qk_norm_kind = a->p.given[P_QK_NORM_KIND] ? arch_int(a, P_QK_NORM_KIND) : b->norm_kind;
         b->qk_norm_eps = a->p.given[P_QK_NORM_EPS] ? (float)arch_value(a, P_QK_NORM_EPS) : b->norm_eps;
         b->qk_norm_offset = b->norm_offset;
@@ -232,8 +280,15 @@ static int describe_block(const describer *d, int64_t layer, tfm_block *b) {
     b->ffn_gated = arch_int(a, P_GATED);
     if (!b->ffn_gated) b->bias &= ~TFM_BIAS_GATE;
     b->d_ff = arch_int(a, P_D_FF);
+    b->ffn_limit = (float)arch_value(a, P_FFN_LIMIT);
+    b->ffn_up_offset = (float)arch_value(a, P_UP_OFFSET);
+    if (is_moe_layer(a, layer)) describe_experts(a, b);
+    else b->bias &= ~(TFM_BIAS_ROUTER | TFM_BIAS_SELECT | TFM_BIAS_EXPERTS);
     const value_set *rope = in_window ? local_rope(a, &local) : &a->p;
-    if (!is_rope_layer(a, layer)) return TFM_OK;
+    if (!is_rope_layer(a, layer)) {
+        if (arch_int(a, P_TEMPERATURE_NO_ROPE)) set_temperature(a, b, rope);
+        return TFM_OK;
+    }
     b->rope_style = arch_int(a, P_ROPE_STYLE);
     return b->rope_style ? set_rope(d, b, rope) : TFM_OK;
 }
@@ -270,6 +325,7 @@ static int settle_sizes(const describer *d, arch *a) {
     static const struct { param p; const char *what; } sizes[] = {
         {P_N_LAYERS, "number of layers"}, {P_D_MODEL, "hidden size"}, {P_N_HEADS, "number of heads"},
         {P_D_FF, "feed-forward size"}, {P_N_CTX, "context length"}};
+    if (arch_int(a, P_EXTRA_COUNTED) && arch_int(a, P_N_EXTRA_LAYERS) > 0) a->p.v[P_N_LAYERS] -= arch_value(a, P_N_EXTRA_LAYERS);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (sizes[i].p == P_D_FF && a->p.given[P_D_FF] != GIVEN_FILE) { /* where the family lets it be absent */
             a->p.v[P_D_FF] = 4 * arch_value(a, P_D_MODEL);
@@ -304,6 +360,12 @@ static int settle_sizes(const describer *d, arch *a) {
     if (a->rope_layer && a->n_rope_listed != arch_int(a, P_N_LAYERS))
         return tool_fail(d->err, TFM_ERR_FORMAT, "%s: the list of layers with RoPE has %lld entries, the model %d "
                          "layers", d->file, (long long)a->n_rope_listed, arch_int(a, P_N_LAYERS));
+    if (a->p.given[P_GLU_ALPHA] && fabs(a->p.v[P_GLU_ALPHA] - 1.702) > 1e-6)
+        return tool_fail(d->err, TFM_ERR_UNSUPPORTED, "%s: swiglu_alpha %g, only 1.702 is built", d->file,
+                         a->p.v[P_GLU_ALPHA]);
+    if (a->n_moe_listed && a->n_moe_listed != arch_int(a, P_N_LAYERS))
+        return tool_fail(d->err, TFM_ERR_FORMAT, "%s: the list of dense and sparse layers has %lld entries, the model %d "
+                         "layers", d->file, (long long)a->n_moe_listed, arch_int(a, P_N_LAYERS));
     if (a->window_layer && a->n_listed != arch_int(a, P_N_LAYERS))
         return tool_fail(d->err, TFM_ERR_FORMAT, "%s: layer_types has %lld entries, the model %d layers", d->file,
                          (long long)a->n_listed, arch_int(a, P_N_LAYERS));

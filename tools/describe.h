@@ -4,7 +4,7 @@
 
 #include "families.h"
 
-enum { ARCH_MAX_EOS = 16, ARCH_DENSE = 255 };
+enum { ARCH_MAX_EOS = 16, ARCH_MAX_LAYERS = 4096, ARCH_DENSE = 255 };
 
 typedef struct arch {
     value_set p;                 /* the model; its RoPE is that of layers that see everything */
@@ -15,6 +15,9 @@ typedef struct arch {
     int64_t n_listed, n_rope_listed;
     unsigned char *mask_layers;  /* [n_mask_layers]: TFM_PART_ or ARCH_DENSE for the layers in turn */
     int64_t n_mask_layers;
+    unsigned char *moe_layer;    /* [ARCH_MAX_LAYERS]: the layers of a list, see moe_list; NULL: by P_MOE_FIRST ... */
+    int moe_list;                /* P_MOE_LAYERS: only those have experts; P_DENSE_LAYERS: those have none */
+    int64_t n_moe_listed;        /* of a list with an entry for every layer; else 0 */
     int rope_factors;            /* the checkpoint holds a tensor of divisors */
     int n_eos;
     int32_t eos[ARCH_MAX_EOS];

@@ -138,12 +138,13 @@ int family_skips(const family *f, source_form form, const char *name) {
     return 0;
 }
 
-const char *family_format(const char *pattern, const char *prefix, int layer, char *buf, size_t size) {
+const char *family_format(const char *pattern, const char *prefix, int layer, int expert, char *buf, size_t size) {
     size_t used = 0;
     for (const char *p = pattern; *p && used + 1 < size; p++) {
         int n = 1;
         if (*p == '@') n = snprintf(buf + used, size - used, "%s", prefix);
         else if (*p == '#') n = snprintf(buf + used, size - used, "%d", layer);
+        else if (*p == '~') n = snprintf(buf + used, size - used, "%d", expert);
         else buf[used] = *p;
         used += n > 0 ? (size_t)n : 0;
     }

@@ -76,7 +76,33 @@ typedef enum param {
     P_ROPE_SHORT, P_ROPE_LONG, /* lists of factors */
     P_ROPE_ALPHA,           /* theta times this ^ (dims / (dims - 2)), whatever the length, if P_ROPE_BY_ALPHA */
     P_ROPE_BY_ALPHA,
-    P_TEMPERATURE,          /* queries times 1 + this * ln(1 + floor(position / original context)) */
+    P_TEMPERATURE,          /* queries times 1 + this * ln(1 + floor((position + offset) / context)) */
+    P_TEMPERATURE_CTX,      /* absent: the original context */
+    P_TEMPERATURE_OFFSET, P_TEMPERATURE_ON,
+    P_TEMPERATURE_NO_ROPE,  /* 1: only in layers that do not rotate */
+    /* attention, further */
+    P_SINKS,
+    P_CHUNKED,              /* 1: windows are chunks */
+    P_QK_NO_WEIGHT,
+    P_QK_WITH_ROPE,         /* 1: norms of q and k only in layers that rotate */
+    /* feed-forward, further */
+    P_FFN_LIMIT, P_UP_OFFSET,
+    P_GLU_ALPHA,            /* must be 1.702, the factor inside TFM_ACT_GELU_QUICK */
+    /* mixture of experts; P_N_EXPERTS 0: there is none */
+    P_N_EXPERTS, P_N_EXPERTS_USED,
+    P_D_EXPERT,             /* absent: P_D_FF */
+    P_D_SHARED,             /* width of the shared expert */
+    P_N_SHARED,             /* so many shared experts side by side are one, P_D_EXPERT wide each */
+    P_SHARED_GATE,
+    P_ROUTER_SCORE, P_ROUTER_PICK, P_ROUTER_WEIGHT, P_ROUTER_NORM, P_ROUTER_NORM_EPS, P_ROUTER_NORM_FLOOR,
+    P_ROUTER_SCALE, P_ROUTER_JITTER, P_ROUTER_ON_INPUT,
+    P_N_GROUPS, P_N_GROUPS_USED, P_GROUP_SCORE,
+    P_MOE_FIRST, P_MOE_LAST, P_MOE_STEP, /* layers first..last (-1: the end) whose number + 1 is a multiple of step */
+    P_MOE_LAYERS,           /* a list: only these, see arch.moe_layer */
+    P_DENSE_LAYERS,         /* a list: these are not */
+    P_FFN_TYPES,            /* a list of "dense" and "sparse" */
+    P_N_EXTRA_LAYERS,       /* so many layers after P_N_LAYERS predict further tokens: not part of the model */
+    P_EXTRA_COUNTED,        /* 1: P_N_LAYERS counts them */
     P_NESTED,               /* an object whose members are read as if they stood outside it */
     P_COUNT
 } param;
@@ -89,7 +115,9 @@ typedef struct value_set {
 enum { GIVEN_DEFAULT = 1, GIVEN_FILE = 2 };
 
 /* Values of P_WINDOW_RULE: which layers have the window, where the checkpoint does not list them. */
-enum { WINDOW_NEVER, WINDOW_ALL, WINDOW_PERIOD, WINDOW_FROM };
+enum { WINDOW_NEVER, WINDOW_ALL, WINDOW_PERIOD, WINDOW_FROM,
+       WINDOW_EVEN_BELOW,   /* every other layer, the first one too, below P_WINDOW_FIRST */
+       WINDOW_WITH_ROPE };  /* the layers that rotate */
 
 /* Values of P_ROPE_LAYERS. ROPE_IN_WINDOWS: where any layer has a window, only those that have one. */
 enum { ROPE_IN_ALL, ROPE_IN_WINDOWS, ROPE_IN_PERIOD };
@@ -134,7 +162,8 @@ extern const rule rope_rules[], sparse_rules[];
 
 /* How rows of a tensor are taken from the source. Q, K and V may stand in one tensor: ALL has the rows of q, those of k,
  * those of v; GROUPS has, for each key/value head, its query heads, the key, the value; QUARTERS has four parts of q, v
- * and k. TAKE_COLUMNS is added to any of them: the source is [in][out], its columns are our rows. */
+ * and k. TAKE_COLUMNS is added to any of them: the source is [in][out], its columns are our rows. TAKE_EXPERTS is added
+ * where a tensor holds all experts, one after another: what stands before is meant within the part of one. */
 typedef enum name_take {
     TAKE_ROWS,              /* as they are */
     TAKE_PAIRS_Q,           /* per head, rows (0, d/2, 1, d/2 + 1 ...) are brought into the order 0, 1, 2 ... */
@@ -144,10 +173,11 @@ typedef enum name_take {
     TAKE_QUARTERS_Q, TAKE_QUARTERS_K, TAKE_QUARTERS_V,
     TAKE_FIRST_HALF, TAKE_SECOND_HALF, /* gate above up */
     TAKE_SWAP_Q, TAKE_SWAP_K, /* per head, the second half of the rows first: RoPE that turns the other way */
-    TAKE_COLUMNS = 0x80
+    TAKE_EVEN, TAKE_ODD,      /* gate and up in turns */
+    TAKE_EXPERTS = 0x40, TAKE_COLUMNS = 0x80
 } name_take;
 
-/* pattern: '@' is the prefix of the model's own tensors, '#' the layer. Several rows may serve one role; the first
+/* pattern: '@' is the prefix of the model's own tensors, '#' the layer, '~' the expert. Several rows may serve one role; the first
  * that the checkpoint holds is taken. In Hugging Face directories a vector may be joined from several: '|' stands
  * between their patterns, '%' for 0, 1 ... as far as there are any. */
 typedef struct name_row {
@@ -200,8 +230,8 @@ const char *const *family_prefixes(const family *f, source_form form);
 int family_owns(const family *f, source_form form, const char *prefix, const char *name);
 int family_skips(const family *f, source_form form, const char *name);
 
-/* pattern with prefix and layer filled in. Returns buf; a name that does not fit is cut, so it is not found. */
-const char *family_format(const char *pattern, const char *prefix, int layer, char *buf, size_t size);
+/* pattern with prefix, layer and expert filled in. Returns buf; a name that does not fit is cut, so it is not found. */
+const char *family_format(const char *pattern, const char *prefix, int layer, int expert, char *buf, size_t size);
 /* The i-th row whose vector is joined; NULL past the end. */
 const name_row *family_joined(const family *f, source_form form, int i);
 

@@ -34,6 +34,8 @@ const rule rope_rules[] = {
     REAL("attention_factor", P_ROPE_ATTN_FACTOR),
     REAL("mscale", P_ROPE_MSCALE),
     REAL("mscale_all_dim", P_ROPE_MSCALE_ALL),
+    REAL("short_mscale", P_ROPE_MSCALE),
+    REAL("long_mscale", P_ROPE_MSCALE_ALL),
     BOOL("truncate", P_ROPE_TRUNCATE),
     REAL("partial_rotary_factor", P_ROPE_PART),
     REAL("llama_4_scaling_beta", P_TEMPERATURE),

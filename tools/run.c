@@ -186,9 +186,16 @@ uint64_t model_bytes_per_token(const tfm_model *m)
     tfm_weight w;
     uint64_t sum = 0;
     int64_t i;
+    uint64_t experts = 0; /* of the run of one role's experts that i stands in */
     for (i = 0; tfm_model_weight(m, i, &w); i++) {
         int looked_up = w.role == TFM_ROLE_POS_EMBED || (w.role == TFM_ROLE_EMBED && !tied);
-        sum += weight_source_bytes(&w) / (uint64_t)(looked_up ? w.t.rows : 1);
+        if (w.expert < 0) {
+            sum += weight_source_bytes(&w) / (uint64_t)(looked_up ? w.t.rows : 1);
+            continue;
+        }
+        const tfm_block *b = tfm_model_block(m, w.layer);
+        experts = (w.expert ? experts : 0) + weight_source_bytes(&w);
+        if (w.expert == b->n_experts - 1) sum += experts * (uint64_t)b->n_experts_used / (uint64_t)b->n_experts;
     }
     return sum;
 }

@@ -142,7 +142,7 @@ static void print_qk_norm(const tfm_block *b)
 {
     char what[40];
     snprintf(what, sizeof what, "q, k %s", value_name("qk_norm", b->qk_norm));
-    print_norm(what, b->qk_norm_kind, b->qk_norm_eps, b->qk_norm_offset, b->norm_no_weight);
+    print_norm(what, b->qk_norm_kind, b->qk_norm_eps, b->qk_norm_offset, b->norm_no_weight || b->qk_norm_no_weight);
 }
 
 static void print_attention(const tfm_block *b, int32_t d_model)
@@ -151,29 +151,67 @@ static void print_attention(const tfm_block *b, int32_t d_model)
     const double scale = b->attn_scale != 0 ? (double)b->attn_scale : 1 / sqrt((double)b->head_dim);
     printf("    %-22s%d -> %d heads, %d key-value head%s of %d%s\n", "q, k, v", (int)d_model, (int)b->n_heads,
            (int)b->n_kv_heads, b->n_kv_heads == 1 ? "" : "s", (int)b->head_dim, qkv_bias ? ", bias" : "");
-    if (b->qkv_clamp != 0) printf("    %-22sto +-%g\n", "clamp q, k, v", (double)b->qkv_clamp);
     if (b->qk_norm && !b->qk_norm_late) print_qk_norm(b);
+    if (b->qkv_clamp != 0) printf("    %-22sto +-%g\n", "clamp q, k, v", (double)b->qkv_clamp);
     print_rope(b);
     if (b->qk_norm && b->qk_norm_late) print_qk_norm(b);
     if (b->temperature != 0)
-        printf("    %-22sq times 1 + %g ln(1 + floor(position / %d))\n", "temperature", (double)b->temperature,
-               (int)b->temperature_ctx);
+        printf("    %-22sq times 1 + %g ln(1 + floor((position + %d) / %d))\n", "temperature", (double)b->temperature,
+               (int)b->temperature_offset, (int)b->temperature_ctx);
     printf("    %-22s%s, scale %.6g", "attention", value_name("mask", b->mask), scale);
     if (b->attn_softcap != 0) printf(", soft-cap %g", (double)b->attn_softcap);
     if (b->alibi) printf(", plus slope x distance (ALiBi)");
-    if (b->window) printf(", window %d", (int)b->window);
+    if (b->window) printf(", %s %d", b->mask == TFM_MASK_CHUNKED ? "chunks of" : "window", (int)b->window);
+    if (b->sinks) printf(", a sink per head");
     printf("\n    %-22s%d -> %d%s\n", "out", (int)(b->n_heads * b->head_dim), (int)d_model,
            b->bias & TFM_BIAS_O ? ", bias" : "");
+}
+
+static void print_width(const char *what, const tfm_block *b, int32_t d_model, int32_t width, int biased)
+{
+    const char *act = value_name("ffn_act", b->ffn_act);
+    printf("    %-22s%d -> %d -> %d, ", what, (int)d_model, (int)width, (int)d_model);
+    if (!b->ffn_gated) printf("down(%s(up x))", act);
+    else if (b->ffn_up_offset == 0) printf("down(%s(gate x) * up x)", act);
+    else printf("down(%s(gate x) * (up x + %g))", act, (double)b->ffn_up_offset);
+    if (b->ffn_limit != 0) printf(", gate cut at %g, up at +-%g", (double)b->ffn_limit, (double)b->ffn_limit);
+    printf("%s\n", biased ? ", bias" : "");
+}
+
+/* How experts are chosen and weighed. */
+static void print_router(const tfm_block *b)
+{
+    printf("    %-22sscores = %s of x%s", "router", value_name("router_score", b->router_score),
+           b->bias & TFM_BIAS_ROUTER ? ", bias" : "");
+    if (b->n_groups)
+        printf("; %d of %d groups by their %s", (int)b->n_groups_used, (int)b->n_groups,
+               b->group_score == TFM_GROUP_TWO ? "two largest" : "largest");
+    printf("; the %d largest", (int)b->n_experts_used);
+    if (b->router_pick == TFM_PICK_SPARSE_MIXER) printf(" one by one (sparse mixer, jitter %g)", (double)b->router_jitter);
+    if (b->bias & TFM_BIAS_SELECT) printf(" of score + bias");
+    printf("\n    %-22s", "");
+    if (b->router_weight != TFM_WEIGH_SCORE) printf("weight = %s of their scores", value_name("router_weight", b->router_weight));
+    else printf("weight = %s", b->router_pick == TFM_PICK_SPARSE_MIXER ? "softmax over those near the largest" : "score");
+    if (b->router_norm == 1) printf(", divided by the sum");
+    else if (b->router_norm != 0) printf(", divided by the L%g norm", (double)b->router_norm);
+    if (b->router_norm_floor != 0) printf(" (at least %g)", (double)b->router_norm_floor);
+    if (b->router_scale != 0 && b->router_scale != 1) printf(", times %g", (double)b->router_scale);
+    printf("%s\n", b->router_on_input ? "; it multiplies the expert's input" : "");
 }
 
 static void print_feed_forward(const tfm_block *b, int32_t d_model)
 {
     const int biased = b->bias & (TFM_BIAS_GATE | TFM_BIAS_UP | TFM_BIAS_DOWN);
-    const char *act = value_name("ffn_act", b->ffn_act);
-    printf("    %-22s%d -> %d -> %d, ", "feed-forward", (int)d_model, (int)b->d_ff, (int)d_model);
-    if (b->ffn_gated) printf("down(%s(gate x) * up x)", act);
-    else printf("down(%s(up x))", act);
-    printf("%s\n", biased ? ", bias" : "");
+    char what[40];
+    if (b->ffn_kind == TFM_FFN_EXPERTS) {
+        snprintf(what, sizeof what, "%d of %d experts", (int)b->n_experts_used, (int)b->n_experts);
+        print_router(b);
+        print_width(what, b, d_model, b->d_expert, b->bias & TFM_BIAS_EXPERTS);
+        if (b->d_ff) print_width("plus a shared one", b, d_model, b->d_ff, biased);
+        if (b->shared_gate) printf("    %-22stimes sigmoid(gate . x)\n", "");
+        return;
+    }
+    print_width("feed-forward", b, d_model, b->d_ff, biased);
 }
 
 static void print_add(const tfm_block *b)

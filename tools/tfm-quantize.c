@@ -78,8 +78,9 @@ static int plan(job *j, int32_t wanted, arena *mem) {
     for (int64_t i = 0; i < j->n; i++) {
         tfm_weight *w = &j->out[i];
         tfm_model_weight(j->model, i, w);
-        if (w->t.layout == TFM_TILED) w->t.type = type_for_columns(wanted, w->t.cols);
-        n_kept += w->t.layout == TFM_TILED && w->t.type != wanted;
+        const int changes = w->t.layout == TFM_TILED && w->role != TFM_ROLE_ROUTER;
+        if (changes) w->t.type = type_for_columns(wanted, w->t.cols);
+        n_kept += changes && w->t.type != wanted;
         j->total += tfm_tensor_bytes(w->t.type, w->t.layout, w->t.rows, w->t.cols);
     }
     if (n_kept)
