@@ -696,8 +696,7 @@ TFM_API int32_t tfm_session_isa(const tfm_session *s);
    [A7] TOKENIZER: text to ids and back
    A tokenizer is an immutable view of one section of a model file (or of any bytes in that form): nothing is built when
    it is opened, any number of threads may use it at once, and nothing is allocated. What stands in the way of the text
-   (normaliser, pre-tokenizer expressions, merges, added tokens, post-processor,
-    decoder) is data; see [B10] for its form.
+   (normaliser, pre-tokenizer expressions, model, added tokens, post-processor, decoder) is data; see [B10] for its form.
    ================================================================================================================= */
 
 /* A tokenizer without a model: `section` (size bytes, must outlive it) is checked; mem (tfm_tokenizer_size() bytes,
@@ -710,8 +709,7 @@ TFM_API tfm_result tfm_tokenizer_open(const void *section, size_t size, void *me
 TFM_API int32_t tfm_vocab_size(const tfm_tokenizer *t);
 
 /* The bytes an id stands for in the middle of a text (perhaps not whole UTF-8 characters; may hold zeros; not
-   zero-terminated), *n of them; they live as long as the tokenizer. NULL and 0: no such id,
-       or an id without a piece. */
+   zero-terminated), *n of them; they live as long as the tokenizer. NULL and 0: no such id, or one without a piece. */
 TFM_API const char *tfm_token_piece(const tfm_tokenizer *t, int32_t id, size_t *n);
 
 enum {
@@ -722,7 +720,7 @@ enum {
 };
 TFM_API int32_t tfm_token_flags(const tfm_tokenizer *t, int32_t id); /* the above; 0 for an id out of range */
 
-/* The id of a piece or special token given by its exact bytes ("<|im_end|>"), or -1. */
+/* The id of a piece or special token given by the bytes that it has in the encoder ("<|im_end|>", "##ing"), or -1. */
 TFM_API int32_t tfm_token_find(const tfm_tokenizer *t, const char *piece, size_t n);
 
 /* The i-th id that encoding puts in front of every text (the begin-of-sequence token, if any), or -1. */
@@ -750,6 +748,11 @@ TFM_API tfm_result tfm_encode(const tfm_tokenizer *t, const char *text, size_t n
 TFM_API tfm_result tfm_encode_marked(const tfm_tokenizer *t, const char *text, const uint8_t *marks, size_t n, int32_t *ids,
                                      int64_t max_ids, int64_t *n_ids, void *scratch, size_t scratch_bytes, tfm_error *err);
 
+/* What the normaliser alone makes of a text without added tokens: the bytes of the result, of which the first cap are
+   written to out (NULL: none). scratch as for tfm_encode. SIZE_MAX: the scratch is too small, or the text too long. */
+TFM_API size_t tfm_normalize(const tfm_tokenizer *t, const char *text, size_t n, char *out, size_t cap, void *scratch,
+                             size_t scratch_bytes);
+
 enum {
     TFM_DECODE_SKIP_SPECIAL = 1, /* special tokens print nothing */
     TFM_DECODE_CONTINUATION = 2  /* what comes continues a text: no leading space is taken away */
@@ -760,12 +763,16 @@ enum {
 typedef struct tfm_decoder {
     const tfm_tokenizer *tokenizer;
     int32_t flags;
-    uint8_t started;    /* something was printed already */
+    int32_t last;       /* the token before, -1 at the start */
+    uint8_t started;    /* nothing is taken away from the start any more */
     uint8_t first_done; /* the first token was seen */
     uint8_t n_pending;
     uint8_t bad_run;    /* private to tfm_decode_text */
     uint8_t pending[4]; /* the begin of a character */
-    uint8_t reserved[4];
+    uint8_t n_cut;      /* characters taken away from the start */
+    uint8_t n_held;     /* characters that are printed unless the text ends here */
+    uint8_t space;      /* a space stands before the next token, if there is one */
+    uint8_t reserved;
 } tfm_decoder;
 
 TFM_API void tfm_decode_init(tfm_decoder *d, const tfm_tokenizer *t, int32_t flags);
@@ -833,33 +840,51 @@ enum { TFM_CHAT_TRIM_LEFT = 1, TFM_CHAT_TRIM_RIGHT = 2, TFM_CHAT_TRIM_LINES_LEFT
 enum { /* its head: little-endian uint32 words; from TFM_TOK_TABLES on an (offset, count) pair for each table */
     TFM_TOK_FORM = 0, TFM_TOK_SIZE = 1, TFM_TOK_FLAGS = 2, TFM_TOK_MODEL = 3, TFM_TOK_N_IDS = 4, TFM_TOK_UNK = 5,
     TFM_TOK_MAX_PIECE = 6, TFM_TOK_MAX_ADDED = 7, TFM_TOK_GROW_MUL = 8, TFM_TOK_GROW_ADD = 9, TFM_TOK_WORD_CLASS = 10,
-    TFM_TOK_N_NORM = 11, TFM_TOK_TABLES = 16
+    TFM_TOK_N_NORM = 11, TFM_TOK_MAX_TEXT = 12, TFM_TOK_WORD_LIMIT = 13, TFM_TOK_INNER = 14, TFM_TOK_FINAL = 16,
+    TFM_TOK_STRIP = 18, TFM_TOK_UNK_SCORE = 20, TFM_TOK_TABLES = 24
 };
 enum { /* tables */
     TFM_TOK_ENDS = 0, TFM_TOK_BYTES = 1, TFM_TOK_PIECE_FLAGS = 2, TFM_TOK_BYTE_IDS = 3, TFM_TOK_HASH = 4,
     TFM_TOK_MERGES = 5, TFM_TOK_ADDED = 6, TFM_TOK_ROOT_RAW = 7, TFM_TOK_TRIE_RAW = 8, TFM_TOK_ROOT_NORM = 9,
     TFM_TOK_TRIE_NORM = 10, TFM_TOK_PREFIX = 11, TFM_TOK_SUFFIX = 12, TFM_TOK_OPS = 13, TFM_TOK_CODE = 14,
-    TFM_TOK_CLASSES = 15, TFM_TOK_RANGES = 16, TFM_TOK_STRINGS = 17, TFM_TOK_JOINS = 18, TFM_TOK_N_TABLES = 19
+    TFM_TOK_CLASSES = 15, TFM_TOK_RANGES = 16, TFM_TOK_STRINGS = 17, TFM_TOK_JOINS = 18, TFM_TOK_TEXT_ENDS = 19,
+    TFM_TOK_TEXT_BYTES = 20, TFM_TOK_FIRST_ENDS = 21, TFM_TOK_FIRST_BYTES = 22, TFM_TOK_SCORES = 23,
+    TFM_TOK_ROOT_PIECES = 24, TFM_TOK_TRIE_PIECES = 25, TFM_TOK_MAPS = 26, TFM_TOK_N_TABLES = 27
 };
-enum { TFM_TOK_BPE = 0 }; /* models */
+enum { TFM_TOK_BPE = 0, TFM_TOK_UNIGRAM = 1, TFM_TOK_WORDPIECE = 2, TFM_TOK_WORDLEVEL = 3 }; /* models */
 enum { /* flags */
-    TFM_TOK_BYTE_LEVEL = 1, TFM_TOK_BYTE_FALLBACK = 2, TFM_TOK_FUSE_UNK = 4,
-    TFM_TOK_LONGEST = 16, TFM_TOK_STRIP = 32, TFM_TOK_FIRST_BARE = 64, TFM_TOK_BYTE_RUNS = 128, TFM_TOK_PER_BYTE = 256,
+    TFM_TOK_BYTE_LEVEL = 1, TFM_TOK_BYTE_FALLBACK = 2, TFM_TOK_FUSE_UNK = 4, TFM_TOK_FLOAT_PATHS = 8,
+    TFM_TOK_LONGEST = 16, TFM_TOK_ONCE = 32, TFM_TOK_FIRST_BARE = 64, TFM_TOK_BYTE_RUNS = 128, TFM_TOK_PER_BYTE = 256,
     TFM_TOK_WHOLE_WORDS = 512, TFM_TOK_STRIP_MARKS = 1024, TFM_TOK_DROP_UNKNOWN = 2048
 };
-enum { TFM_TOK_PIECE_WHOLE = 16, TFM_TOK_PIECE_LITERAL = 32 }; /* beside TFM_TOKEN_... in the flags of a piece */
+/* Beside TFM_TOKEN_... in the flags of a piece. */
+enum { TFM_TOK_PIECE_WHOLE = 16, TFM_TOK_PIECE_LITERAL = 32, TFM_TOK_PIECE_SPACE = 64 };
 enum { TFM_TOK_LSTRIP = 1, TFM_TOK_RSTRIP = 2, TFM_TOK_SINGLE_WORD = 4, TFM_TOK_CONTROL = 8 }; /* of added tokens */
 enum { /* operations */
-    TFM_TOK_NFC = 1, TFM_TOK_REPLACE = 2, TFM_TOK_PREPEND = 3, TFM_TOK_SQUEEZE = 4, TFM_TOK_SPLIT = 5
+    TFM_TOK_NFC = 1, TFM_TOK_REPLACE = 2, TFM_TOK_PREPEND = 3, TFM_TOK_SQUEEZE = 4, TFM_TOK_SPLIT = 5, TFM_TOK_NFD = 6,
+    TFM_TOK_REWRITE = 7, TFM_TOK_TRIM = 8, TFM_TOK_MAP = 9, TFM_TOK_CHARSMAP = 10, TFM_TOK_BYTE_CHARS = 11,
+    TFM_TOK_GROUPS = 12, TFM_TOK_CHUNKS = 13
 };
 enum { TFM_TOK_ISOLATED = 0, TFM_TOK_REMOVED = 1, TFM_TOK_WITH_PREVIOUS = 2, TFM_TOK_WITH_NEXT = 3,
        TFM_TOK_CONTIGUOUS = 4, TFM_TOK_INVERT = 256 }; /* what a split does with its matches */
 enum { TFM_TOK_ALWAYS = 0, TFM_TOK_IF_MISSING = 1, TFM_TOK_IF_FIRST_MISSING = 2 }; /* when a prepend happens */
+enum { /* what a row of a map does with its characters */
+    TFM_TOK_MAP_DROP = 0, TFM_TOK_MAP_ADD = 1, TFM_TOK_MAP_SECOND = 2, TFM_TOK_MAP_STRING = 3, TFM_TOK_MAP_AROUND = 4,
+    TFM_TOK_MAP_GROUP = 5
+};
+enum { /* groups of characters for clusters (UAX 29): the property Grapheme_Cluster_Break and what GB9c and GB11 need */
+    TFM_TOK_GCB_CR = 1, TFM_TOK_GCB_LF = 2, TFM_TOK_GCB_CONTROL = 3, TFM_TOK_GCB_EXTEND = 4, TFM_TOK_GCB_ZWJ = 5,
+    TFM_TOK_GCB_REGIONAL = 6, TFM_TOK_GCB_PREPEND = 7, TFM_TOK_GCB_SPACING = 8, TFM_TOK_GCB_L = 9, TFM_TOK_GCB_V = 10,
+    TFM_TOK_GCB_T = 11, TFM_TOK_GCB_LV = 12, TFM_TOK_GCB_LVT = 13, TFM_TOK_GCB_PICTURE = 14,
+    TFM_TOK_GCB_CONSONANT = 15, TFM_TOK_GCB_LINKER = 16
+};
 enum { /* instructions of expressions */
     TFM_RE_MATCH = 0, TFM_RE_CHAR = 1, TFM_RE_CLASS = 2, TFM_RE_STAR = 3, TFM_RE_SPLIT = 4, TFM_RE_JUMP = 5,
-    TFM_RE_AHEAD = 6, TFM_RE_NOT_AHEAD = 7, TFM_RE_RUN = 8, TFM_RE_TRY = 9, TFM_RE_START = 10, TFM_RE_END = 11
+    TFM_RE_AHEAD = 6, TFM_RE_NOT_AHEAD = 7, TFM_RE_RUN = 8, TFM_RE_TRY = 9, TFM_RE_START = 10, TFM_RE_END = 11,
+    TFM_RE_LOOP = 12, TFM_RE_LOOP_LAZY = 13, TFM_RE_ATOMIC = 14, TFM_RE_BEHIND = 15, TFM_RE_NOT_BEHIND = 16,
+    TFM_RE_BOUND = 17
 };
-enum { TFM_RE_MAX_MEMO = 128, TFM_TOK_MAX_OPS = 16, TFM_TOK_PROBES = 64 };
+enum { TFM_RE_MAX_MEMO = 128, TFM_TOK_MAX_OPS = 32, TFM_TOK_PROBES = 64 };
 #endif /* TFM_NO_TEXT */
 
 /* ====================================================================================================================
@@ -4525,40 +4550,64 @@ TFM_API tfm_result tfm_eval(tfm_session *s, const int32_t *ids, int64_t n, tfm_e
    ====================================================================================================================
 
    Section: all numbers little-endian uint32 unless said otherwise; a head of TFM_TOK_TABLES words:
-     FORM 1 | SIZE bytes of the section | FLAGS | MODEL | N_IDS | UNK id or ~0 | MAX_PIECE, MAX_ADDED longest piece and
-     longest added token in bytes | GROW_MUL, GROW_ADD a text of n bytes is at most n*MUL + ADD bytes after the
-     operations (MUL >= 3: a bad byte becomes U+FFFD) | WORD_CLASS class of "\w" for single-word tokens | N_NORM
+     FORM 2 | SIZE bytes of the section | FLAGS | MODEL | N_IDS | UNK id or ~0 | MAX_PIECE, MAX_ADDED longest piece and
+     longest added token in bytes | GROW_MUL, GROW_ADD a text of n bytes is at most n*MUL + ADD bytes after any
+     operation (MUL >= 3: a bad byte becomes U+FFFD) | WORD_CLASS class of "\w" for single-word tokens | N_NORM |
+     MAX_TEXT longest text of a piece | WORD_LIMIT WordPiece: a word of more characters is UNK | INNER, FINAL (offset,
+     length) in STRINGS: what stands before the pieces inside a word, and after its last one | STRIP decoding: how many
+     characters are taken away from the start of the text, << 8 from the end, << 16 the character (ASCII) | UNK_SCORE
+     Unigram: float64 in two words, low one first, the score of a character without a piece
    FLAGS: BYTE_LEVEL symbols are bytes, else characters | BYTE_FALLBACK a character without a piece is spelled in bytes |
      FUSE_UNK several in a row make one UNK | DROP_UNKNOWN without UNK it is dropped before merging, else after |
+     FLOAT_PATHS Unigram: sums of scores are rounded to float32 |
      WHOLE_WORDS see PIECE_WHOLE | LONGEST of added tokens that overlap the longest wins, and control tokens count only
      if they are wanted (else: the first wins, the longest there, and an unwanted one still covers its place)
-     decoding: STRIP drops one space at the start of the text, with STRIP_MARKS only one of a piece that is neither a
-     byte nor LITERAL | FIRST_BARE the first token loses all its spaces, unless LITERAL | BYTE_RUNS a run of byte tokens
-     is UTF-8 as a whole or one U+FFFD per byte | PER_BYTE one U+FFFD per bad byte, else per maximal bad sequence
+     decoding: STRIP_MARKS strip only what is of a piece that is neither a byte nor LITERAL | FIRST_BARE the first token
+     loses all its spaces, unless LITERAL | ONCE a token like the one before prints nothing | BYTE_RUNS a run of byte
+     tokens is UTF-8 as a whole or one U+FFFD per byte | PER_BYTE one U+FFFD per bad byte, else per maximal bad sequence
    and then for each table its byte offset in the section and its number of entries:
      ENDS         N_IDS + 1    piece i is BYTES[ENDS[i] .. ENDS[i+1])
-     BYTES        bytes        what each piece stands for in the text, spaces as spaces
+     BYTES        bytes        what the pieces look like to the model; where spaces and bytes are written as other
+                               characters in the vocabulary and both sides exchange them, the text keeps them as they are
      PIECE_FLAGS  bytes        TFM_TOKEN_... | PIECE_WHOLE: a word that equals the piece is the piece |
-                               PIECE_LITERAL: its spaces were spaces in the vocabulary
+                               PIECE_LITERAL: its spaces were spaces in the vocabulary |
+                               PIECE_SPACE: a space is printed before the next token
+     TEXT_ENDS, TEXT_BYTES     what the pieces print, FIRST_... at the start of a text; each may be missing: then what
+                               the one before says (BYTES, TEXT_BYTES)
      BYTE_IDS     256          BYTE_LEVEL: the symbol of a byte; BYTE_FALLBACK: the token of a byte; ~0 none
      HASH         (hash, id+1) pieces the model can make; open addressing, linear probing, empty = 0
      MERGES       (left, right, rank, result) the same, empty = ~0; the lowest rank goes first, then the leftmost pair
+     SCORES       float64      Unigram: of each piece
      ADDED        (id, flags)  added tokens
      ROOT_x, TRIE_x            their texts: ROOT has 256 entries, first byte -> node or 0; a node is two words,
                                first child | byte << 24 and added token + 1; its children end where those of the next
-                               node begin (one node more than there are). RAW is matched in the text as it came, NORM
-                               in the normalised text.
+                               node begin (one node more than there are), ascending by byte. RAW is matched in the text
+                               as it came, NORM in the normalised text. PIECES: the pieces of a Unigram, id + 1.
      PREFIX, SUFFIX            ids around every text
-     OPS          4 words      the first N_NORM are the normaliser, the others the pre-tokenizer, in order:
-                               NFC | REPLACE (pattern offset, length | length << 16 of the content, content offset) |
+     OPS          6 words      kind and operands; the first N_NORM are the normaliser, the others the pre-tokenizer:
+                               NFC, NFD | REPLACE (pattern offset, length | length << 16 of the content, its offset) |
+                               REWRITE (first instruction, content offset, length, choice points): every match |
                                PREPEND (offset, length, when) | SQUEEZE (spaces: none at the ends, one between) |
-                               SPLIT (first instruction, behaviour, choice points)
-     CODE         8 bytes      op uint8, 0, a uint16, b uint32, see tfm__re_step
+                               TRIM (1 start + 2 end): white space | MAP (first row, rows) |
+                               CHARSMAP (offset, bytes, first row, rows): SentencePiece's precompiled map; with rows of
+                               groups applied to clusters of less than 6 bytes as a whole by its shortest key, else to
+                               characters; without rows the longest key at each place |
+                               BYTE_CHARS each byte as the character byte-level vocabularies have for it |
+                               SPLIT (first instruction, behaviour, choice points) | CHUNKS (characters each) |
+                               GROUPS (first row, rows): a cut wherever the group changes; 0 changes nothing, and is
+                               dropped at the start
+     MAPS         4 words      rows ascending: low, high, action | length << 8, value. Of the characters in [low, high]:
+                               DROP | ADD value | SECOND: ADD to every second from low | STRING value is the offset of
+                               what replaces them | AROUND the same stands before and after | GROUP value
+     CODE         8 bytes      op uint8, 0, a uint16, b uint32, see tfm__re_attempt
      CLASSES      8 words      bitmap of ASCII (4), mask of general categories, first range, ranges, negated
-     RANGES       (low, high)  code points
+     RANGES       (low, high)  code points beyond ASCII, ascending within a class
      STRINGS      bytes
      JOINS        0 or 8       if there: a bit for each byte after which some merge has a space; at spaces after other
                                bytes a word can be cut without a difference
+   Models. BPE: the symbols of a word (its bytes or characters) are merged. Unigram: the pieces whose scores have the
+   greatest sum, of equal sums the one found first. WordPiece: the longest piece from the left, INNER before all but the
+   first; a word that does not come out is UNK. WordLevel: the word, or UNK.
    ================================================================================================================= */
 
 enum { TFM__NO_ID = -1 };
@@ -4569,14 +4618,19 @@ typedef struct tfm__tok_table { uint32_t at, count; } tfm__tok_table;
 
 struct tfm_tokenizer {
     const uint8_t *base;
-    uint32_t flags, n_ids, unk, max_piece, max_added, grow_mul, grow_add, word_class, n_norm;
+    uint32_t flags, model, n_ids, unk, max_piece, max_added, max_text, grow_mul, grow_add, word_class, n_norm, word_limit;
+    uint32_t inner, n_inner, final, n_final; /* in STRINGS */
+    uint32_t loops;                          /* some expression has LOOP */
+    uint32_t strip_start, strip_end, strip_char;
+    double unk_score;
     tfm__tok_table table[TFM_TOK_N_TABLES];
 };
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 
 /* Bytes of an entry of each table. */
-static const uint8_t tfm__tok_entry[TFM_TOK_N_TABLES] = {4, 1, 1, 4, 8, 16, 8, 4, 8, 4, 8, 4, 4, 16, 8, 32, 8, 1, 4};
+static const uint8_t tfm__tok_entry[TFM_TOK_N_TABLES] = {4, 1, 1, 4, 8, 16, 8, 4, 8,
+    4, 8, 4, 4, 24, 8, 32, 8, 1, 4, 4, 1, 4, 1, 8, 4, 8, 16};
 
 /* Word `word` of entry i; the caller has i < count. */
 static uint32_t tfm__tok_word(const tfm_tokenizer *t, int table, uint32_t i, uint32_t word) {
@@ -4584,13 +4638,22 @@ static uint32_t tfm__tok_word(const tfm_tokenizer *t, int table, uint32_t i, uin
 }
 static uint32_t tfm__tok_count(const tfm_tokenizer *t, int table) { return t->table[table].count; }
 
-/* Piece of an id below n_ids. */
-static const uint8_t *tfm__tok_piece(const tfm_tokenizer *t, uint32_t id, uint32_t *n) {
-    uint32_t a = tfm__tok_word(t, TFM_TOK_ENDS, id, 0), b = tfm__tok_word(t, TFM_TOK_ENDS, id + 1, 0);
+/* Entry `id` < n_ids of a pair of tables: where each ends, and bytes. */
+static const uint8_t *tfm__tok_string(const tfm_tokenizer *t, int ends, uint32_t id, uint32_t *n) {
+    uint32_t a = tfm__tok_word(t, ends, id, 0), b = tfm__tok_word(t, ends, id + 1, 0);
     *n = 0;
-    if (b > tfm__tok_count(t, TFM_TOK_BYTES) || a > b) return NULL;
+    if (b > tfm__tok_count(t, ends + 1) || a > b) return NULL;
     *n = b - a;
-    return t->base + t->table[TFM_TOK_BYTES].at + a;
+    return t->base + t->table[ends + 1].at + a;
+}
+static const uint8_t *tfm__tok_piece(const tfm_tokenizer *t, uint32_t id, uint32_t *n) {
+    return tfm__tok_string(t, TFM_TOK_ENDS, id, n);
+}
+/* What it prints. */
+static const uint8_t *tfm__tok_text(const tfm_tokenizer *t, uint32_t id, int first, uint32_t *n) {
+    const int own = tfm__tok_count(t, TFM_TOK_TEXT_ENDS) ? TFM_TOK_TEXT_ENDS : TFM_TOK_ENDS;
+    first &= tfm__tok_count(t, TFM_TOK_FIRST_ENDS) != 0;
+    return tfm__tok_string(t, first ? TFM_TOK_FIRST_ENDS : own, id, n);
 }
 static uint32_t tfm__tok_flags(const tfm_tokenizer *t, uint32_t id) {
     return t->base[t->table[TFM_TOK_PIECE_FLAGS].at + id];
@@ -4625,6 +4688,19 @@ static uint32_t tfm__tok_find(const tfm_tokenizer *t, const uint8_t *p, uint32_t
     return TFM__NONE;
 }
 
+/* The node below `node` for a byte, or 0. */
+static uint32_t tfm__tok_child(const tfm_tokenizer *t, int trie, uint32_t node, uint8_t byte) {
+    const uint32_t n_nodes = tfm__tok_count(t, trie) - 1;
+    uint32_t a = tfm__tok_word(t, trie, node, 0) & 0xFFFFFF, end = tfm__tok_word(t, trie, node + 1, 0) & 0xFFFFFF;
+    uint32_t b = end <= n_nodes ? end : a;
+    while (a < b) {
+        uint32_t mid = a + (b - a) / 2;
+        if (tfm__tok_word(t, trie, mid, 0) >> 24 < byte) a = mid + 1;
+        else b = mid;
+    }
+    return a < end && end <= n_nodes && tfm__tok_word(t, trie, a, 0) >> 24 == byte ? a : 0;
+}
+
 /* Hash of a pair of symbols; the converter computes the same. */
 static uint32_t tfm__tok_pair_hash(uint32_t left, uint32_t right) {
     uint32_t h = left * 0x9E3779B1u + right * 0x85EBCA77u;
@@ -4653,16 +4729,19 @@ static uint32_t tfm__tok_merge(const tfm_tokenizer *t, uint32_t left, uint32_t r
 
 /* ---- opening ----------------------------------------------------------------------------------------------------- */
 
-/* Every jump goes forward and stays inside, every class exists: a program then ends after finitely many steps. */
+/* Every jump stays inside and goes forward, but for loops, which count their turns; every class exists. */
 static int tfm__tok_code_ok(const tfm_tokenizer *t) {
     uint32_t n = tfm__tok_count(t, TFM_TOK_CODE), n_classes = tfm__tok_count(t, TFM_TOK_CLASSES);
     for (uint32_t i = 0; i < n; i++) {
         uint32_t head = tfm__tok_word(t, TFM_TOK_CODE, i, 0), b = tfm__tok_word(t, TFM_TOK_CODE, i, 1);
         uint32_t op = head & 255, a = head >> 16;
         int is_class = op == TFM_RE_CLASS || op == TFM_RE_STAR || op == TFM_RE_RUN || op == TFM_RE_TRY;
-        int is_jump = op == TFM_RE_SPLIT || op == TFM_RE_JUMP || op == TFM_RE_AHEAD || op == TFM_RE_NOT_AHEAD;
-        if (op > TFM_RE_END || (is_class && b >= n_classes) || (is_jump && (b <= i || b >= n))) return 0;
-        if ((op == TFM_RE_SPLIT || op == TFM_RE_STAR || op == TFM_RE_RUN) && a >= TFM_RE_MAX_MEMO) return 0;
+        int is_loop = op == TFM_RE_LOOP || op == TFM_RE_LOOP_LAZY;
+        int is_jump = op == TFM_RE_SPLIT || op == TFM_RE_JUMP || op == TFM_RE_AHEAD || op == TFM_RE_NOT_AHEAD ||
+                      op == TFM_RE_ATOMIC || op == TFM_RE_BEHIND || op == TFM_RE_NOT_BEHIND;
+        if (op > TFM_RE_BOUND || ((is_class || op == TFM_RE_BOUND) && b >= n_classes)) return 0;
+        if ((is_jump && (b <= i || b >= n)) || (is_loop && b >= i)) return 0;
+        if ((op == TFM_RE_SPLIT || op == TFM_RE_STAR || op == TFM_RE_RUN || is_loop) && a >= TFM_RE_MAX_MEMO) return 0;
         if (op != TFM_RE_MATCH && i + 1 >= n) return 0;
     }
     for (uint32_t i = 0; i < n_classes; i++) {
@@ -4673,41 +4752,96 @@ static int tfm__tok_code_ok(const tfm_tokenizer *t) {
     return 1;
 }
 
+/* The strings that rows of maps name lie inside. */
+static int tfm__tok_maps_ok(const tfm_tokenizer *t) {
+    const uint32_t all = tfm__tok_count(t, TFM_TOK_STRINGS);
+    for (uint32_t i = 0; i < tfm__tok_count(t, TFM_TOK_MAPS); i++) {
+        uint32_t action = tfm__tok_word(t, TFM_TOK_MAPS, i, 2), at = tfm__tok_word(t, TFM_TOK_MAPS, i, 3);
+        int is_string = (action & 255) == TFM_TOK_MAP_STRING || (action & 255) == TFM_TOK_MAP_AROUND;
+        if ((action & 255) > TFM_TOK_MAP_GROUP || (is_string && (at > all || action >> 8 > all - at))) return 0;
+    }
+    return 1;
+}
+
 static int tfm__tok_string_ok(const tfm_tokenizer *t, uint32_t at, uint32_t n) {
     uint32_t all = tfm__tok_count(t, TFM_TOK_STRINGS);
     return at <= all && n <= all - at;
 }
 
+/* What the operands of an operation have to be: p instruction, s string (offset, length), r rows of MAPS. */
+static int tfm__tok_op_ok(const tfm_tokenizer *t, uint32_t i, int is_norm) {
+    uint32_t x[6];
+    for (uint32_t k = 0; k < 6; k++) x[k] = tfm__tok_word(t, TFM_TOK_OPS, i, k);
+    const uint32_t n_code = tfm__tok_count(t, TFM_TOK_CODE), n_rows = tfm__tok_count(t, TFM_TOK_MAPS);
+    switch (x[0]) {
+    case TFM_TOK_NFC: case TFM_TOK_NFD: case TFM_TOK_SQUEEZE: case TFM_TOK_TRIM: case TFM_TOK_BYTE_CHARS: return 1;
+    case TFM_TOK_REPLACE:
+        return x[2] & 0xFFFF && tfm__tok_string_ok(t, x[1], x[2] & 0xFFFF) && tfm__tok_string_ok(t, x[3], x[2] >> 16);
+    case TFM_TOK_REWRITE: return x[1] < n_code && tfm__tok_string_ok(t, x[2], x[3]) && x[4] <= TFM_RE_MAX_MEMO;
+    case TFM_TOK_PREPEND: return tfm__tok_string_ok(t, x[1], x[2]) && x[3] <= TFM_TOK_IF_FIRST_MISSING;
+    case TFM_TOK_MAP: return x[1] <= n_rows && x[2] <= n_rows - x[1];
+    case TFM_TOK_CHARSMAP:
+        return tfm__tok_string_ok(t, x[1], x[2]) && x[3] <= n_rows && x[4] <= n_rows - x[3];
+    case TFM_TOK_SPLIT: return !is_norm && x[1] < n_code && x[3] <= TFM_RE_MAX_MEMO;
+    case TFM_TOK_CHUNKS: return !is_norm && x[1];
+    case TFM_TOK_GROUPS: return !is_norm && x[1] <= n_rows && x[2] <= n_rows - x[1];
+    default: return 0;
+    }
+}
 static int tfm__tok_ops_ok(const tfm_tokenizer *t) {
     uint32_t n = tfm__tok_count(t, TFM_TOK_OPS);
     if (n > TFM_TOK_MAX_OPS || t->n_norm > n) return 0;
-    for (uint32_t i = 0; i < n; i++) {
-        uint32_t kind = tfm__tok_word(t, TFM_TOK_OPS, i, 0), a = tfm__tok_word(t, TFM_TOK_OPS, i, 1);
-        uint32_t b = tfm__tok_word(t, TFM_TOK_OPS, i, 2), c = tfm__tok_word(t, TFM_TOK_OPS, i, 3);
-        int ok = 0;
-        if (kind == TFM_TOK_NFC || kind == TFM_TOK_SQUEEZE) ok = i < t->n_norm;
-        if (kind == TFM_TOK_REPLACE) ok = b & 0xFFFF && tfm__tok_string_ok(t, a, b & 0xFFFF) && tfm__tok_string_ok(t,
-                c, b >> 16);
-        if (kind == TFM_TOK_PREPEND) ok = tfm__tok_string_ok(t, a, b) && c <= TFM_TOK_IF_FIRST_MISSING;
-        if (kind == TFM_TOK_SPLIT) ok = i >= t->n_norm && a < tfm__tok_count(t, TFM_TOK_CODE) && c <= TFM_RE_MAX_MEMO;
-        if (!ok) return 0;
-    }
-    return 1;
+    for (uint32_t i = 0; i < n; i++) if (!tfm__tok_op_ok(t, i, i < t->n_norm)) return 0;
+    return tfm__tok_maps_ok(t);
 }
 
 static int tfm__tok_shape_ok(const tfm_tokenizer *t) {
-    const uint32_t bytes = tfm__tok_count(t, TFM_TOK_BYTE_IDS);
+    const uint32_t bytes = tfm__tok_count(t, TFM_TOK_BYTE_IDS), most = 65536;
     if (t->n_ids >= 0x7FFFFFFFu || tfm__tok_count(t, TFM_TOK_ENDS) != t->n_ids + 1) return 0;
+    for (int k = TFM_TOK_TEXT_ENDS; k <= TFM_TOK_FIRST_ENDS; k += 2) {
+        if (tfm__tok_count(t, k) && tfm__tok_count(t, k) != t->n_ids + 1) return 0;
+    }
     if (tfm__tok_count(t, TFM_TOK_PIECE_FLAGS) != t->n_ids || (bytes != 0 && bytes != 256)) return 0;
     if (tfm__tok_count(t, TFM_TOK_JOINS) != 0 && tfm__tok_count(t, TFM_TOK_JOINS) != 8) return 0;
     if (!bytes && t->flags & (TFM_TOK_BYTE_LEVEL | TFM_TOK_BYTE_FALLBACK)) return 0;
-    for (int k = TFM_TOK_ROOT_RAW; k <= TFM_TOK_ROOT_NORM; k += 2) {
-        uint32_t root = tfm__tok_count(t, k);
-        if (root && (root != 256 || tfm__tok_count(t, k + 1) < 2)) return 0;
+    static const int roots[3] = {TFM_TOK_ROOT_RAW, TFM_TOK_ROOT_NORM, TFM_TOK_ROOT_PIECES};
+    for (int k = 0; k < 3; k++) {
+        uint32_t root = tfm__tok_count(t, roots[k]);
+        if (root && (root != 256 || tfm__tok_count(t, roots[k] + 1) < 2)) return 0;
     }
-    if (t->grow_mul < 3 || t->grow_mul > 3000 || t->grow_add > 65536 || t->max_added > 65536) return 0;
-    return t->max_piece < 0x1000000u && (t->word_class == TFM__NONE || t->word_class < tfm__tok_count(t,
-            TFM_TOK_CLASSES));
+    if (t->model == TFM_TOK_UNIGRAM && tfm__tok_count(t, TFM_TOK_SCORES) != t->n_ids) return 0;
+    if (!tfm__tok_string_ok(t, t->inner, t->n_inner) || !tfm__tok_string_ok(t, t->final, t->n_final)) return 0;
+    if (t->n_inner > most || t->n_final > most || t->max_text > 0x1000000u || t->strip_char > 127) return 0;
+    if (t->grow_mul < 3 || t->grow_mul > 3000 || t->grow_add > most || t->max_added > most) return 0;
+    return t->max_piece < 0x1000000u &&
+           (t->word_class == TFM__NONE || t->word_class < tfm__tok_count(t, TFM_TOK_CLASSES));
+}
+
+/* The words of the head after the ones that say whether the section can be read at all. */
+static void tfm__tok_head(tfm_tokenizer *t, const uint8_t *head) {
+    uint64_t bits = (uint64_t)tfm__le32(head + 4 * (TFM_TOK_UNK_SCORE + 1)) << 32 |
+                    tfm__le32(head + 4 * TFM_TOK_UNK_SCORE);
+    memcpy(&t->unk_score, &bits, 8);
+    t->flags = tfm__le32(head + 4 * TFM_TOK_FLAGS);
+    t->model = tfm__le32(head + 4 * TFM_TOK_MODEL);
+    t->n_ids = tfm__le32(head + 4 * TFM_TOK_N_IDS);
+    t->unk = tfm__le32(head + 4 * TFM_TOK_UNK);
+    t->max_piece = tfm__le32(head + 4 * TFM_TOK_MAX_PIECE);
+    t->max_added = tfm__le32(head + 4 * TFM_TOK_MAX_ADDED);
+    t->max_text = tfm__le32(head + 4 * TFM_TOK_MAX_TEXT);
+    t->grow_mul = tfm__le32(head + 4 * TFM_TOK_GROW_MUL);
+    t->grow_add = tfm__le32(head + 4 * TFM_TOK_GROW_ADD);
+    t->word_class = tfm__le32(head + 4 * TFM_TOK_WORD_CLASS);
+    t->n_norm = tfm__le32(head + 4 * TFM_TOK_N_NORM);
+    t->word_limit = tfm__le32(head + 4 * TFM_TOK_WORD_LIMIT);
+    t->inner = tfm__le32(head + 4 * TFM_TOK_INNER);
+    t->n_inner = tfm__le32(head + 4 * (TFM_TOK_INNER + 1));
+    t->final = tfm__le32(head + 4 * TFM_TOK_FINAL);
+    t->n_final = tfm__le32(head + 4 * (TFM_TOK_FINAL + 1));
+    const uint32_t strip = tfm__le32(head + 4 * TFM_TOK_STRIP);
+    t->strip_start = strip & 255;
+    t->strip_end = strip >> 8 & 255;
+    t->strip_char = strip >> 16;
 }
 
 static tfm_result tfm__tokenizer_open(tfm_tokenizer *t, const uint8_t *section, size_t size, tfm_error *err) {
@@ -4717,28 +4851,20 @@ static tfm_result tfm__tokenizer_open(tfm_tokenizer *t, const uint8_t *section, 
                                       "tokenizer: the section has %l bytes, its head alone needs %l",
                                       (int64_t)size, (int64_t)head);
 #define TFM__TOK_HEAD(word) tfm__le32(section + (word) * 4)
-    if (TFM__TOK_HEAD(TFM_TOK_FORM) != 1) {
-        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "tokenizer: form %l is not known to this header (1 is)",
+    if (TFM__TOK_HEAD(TFM_TOK_FORM) != 2) {
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "tokenizer: form %l is not known to this header (2 is)",
                          (int64_t)TFM__TOK_HEAD(TFM_TOK_FORM));
     }
     if (TFM__TOK_HEAD(TFM_TOK_SIZE) > size) {
         return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: the section is cut short");
     }
-    if (TFM__TOK_HEAD(TFM_TOK_MODEL) != TFM_TOK_BPE) {
+    if (TFM__TOK_HEAD(TFM_TOK_MODEL) > TFM_TOK_WORDLEVEL) {
         return tfm__fail(err, TFM_ERR_UNSUPPORTED, "tokenizer: model kind %l is not known to this header",
                          (int64_t)TFM__TOK_HEAD(TFM_TOK_MODEL));
     }
     t->base = section;
     size = TFM__TOK_HEAD(TFM_TOK_SIZE);
-    t->flags = TFM__TOK_HEAD(TFM_TOK_FLAGS);
-    t->n_ids = TFM__TOK_HEAD(TFM_TOK_N_IDS);
-    t->unk = TFM__TOK_HEAD(TFM_TOK_UNK);
-    t->max_piece = TFM__TOK_HEAD(TFM_TOK_MAX_PIECE);
-    t->max_added = TFM__TOK_HEAD(TFM_TOK_MAX_ADDED);
-    t->grow_mul = TFM__TOK_HEAD(TFM_TOK_GROW_MUL);
-    t->grow_add = TFM__TOK_HEAD(TFM_TOK_GROW_ADD);
-    t->word_class = TFM__TOK_HEAD(TFM_TOK_WORD_CLASS);
-    t->n_norm = TFM__TOK_HEAD(TFM_TOK_N_NORM);
+    tfm__tok_head(t, section);
     for (int k = 0; k < TFM_TOK_N_TABLES; k++) {
         uint32_t at = TFM__TOK_HEAD(TFM_TOK_TABLES + 2 * k), count = TFM__TOK_HEAD(TFM_TOK_TABLES + 2 * k + 1);
         if (at > size || count > (size - at) / tfm__tok_entry[k]) {
@@ -4753,6 +4879,9 @@ static tfm_result tfm__tokenizer_open(tfm_tokenizer *t, const uint8_t *section, 
     }
     if (!tfm__tok_code_ok(t)) return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: a compiled expression is damaged");
     if (!tfm__tok_ops_ok(t)) return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: an operation is damaged or unknown");
+    for (uint32_t i = 0; i < tfm__tok_count(t, TFM_TOK_CODE); i++) {
+        t->loops |= (tfm__tok_word(t, TFM_TOK_CODE, i, 0) & 255) == TFM_RE_LOOP;
+    }
     return TFM_OK;
 }
 
@@ -5358,10 +5487,10 @@ static uint32_t tfm__category_in(uint32_t run, uint32_t c) { /* the category of 
 
 /* ---- expressions ------------------------------------------------------------------------------------------------- */
 
-/* One run of a program over one text. The programs have no loops but STAR and RUN over one class, and every jump goes
-   forward, so that a path is never longer than the program. Backtracking over several stars could still take long on an
-   unlucky text: after TFM__RE_PATIENCE turns an attempt starts again with one bit per choice point and position that
-   marks what failed before, also in earlier attempts on the same text; then no choice is tried twice. */
+/* One run of a program over one text. STAR and RUN repeat one class; every other jump but LOOP goes forward, so that a
+   path without loops is never longer than the program. Backtracking could still take long on an unlucky text: after
+   TFM__RE_PATIENCE turns an attempt starts again with one bit per choice point and position that marks what failed
+   before, also in earlier attempts on the same text; then no choice is tried twice. */
 enum { TFM__RE_PATIENCE = 512, TFM__RE_BODY_STEPS = 4096 };
 
 typedef struct tfm__re {
@@ -5371,6 +5500,8 @@ typedef struct tfm__re {
     uint32_t n_memo, *memo; /* n_memo * (n + 1) bits */
     int memo_ready;
     uint32_t run_low, run_high, run_category; /* the last look-up of a category */
+    struct tfm__re_choice *stack; /* where there are loops: cap_stack choices, else NULL */
+    uint32_t cap_stack;
 } tfm__re;
 
 /* go on at pc; star: also at places down to low */
@@ -5387,14 +5518,17 @@ static int tfm__re_in_class(tfm__re *r, uint32_t class_index, uint32_t c) {
         if (c < r->run_low || c >= r->run_high) tfm__category_run(c, &r->run_low, &r->run_high, &r->run_category);
         in = (int)(mask >> tfm__category_in(r->run_category, c) & 1);
     }
-    for (uint32_t i = first; i < end && !in; i++) {
-        in = c >= tfm__tok_word(t, TFM_TOK_RANGES, i, 0) && c <= tfm__tok_word(t, TFM_TOK_RANGES, i, 1);
+    while (first < end && !in) { /* ascending */
+        uint32_t mid = first + (end - first) / 2;
+        if (c > tfm__tok_word(t, TFM_TOK_RANGES, mid, 1)) first = mid + 1;
+        else if (c < tfm__tok_word(t, TFM_TOK_RANGES, mid, 0)) end = mid;
+        else in = 1;
     }
     return in != negated;
 }
 
 static int tfm__re_memo(tfm__re *r, uint32_t choice, uint32_t at, int set) {
-    if (choice >= r->n_memo) return 0;
+    if (choice >= r->n_memo) return set; /* a damaged program: nothing is tried twice either */
     size_t bit = (size_t)choice * ((size_t)r->n + 1) + at;
     int was = (int)(r->memo[bit >> 5] >> (bit & 31) & 1);
     if (set) r->memo[bit >> 5] |= 1u << (bit & 31);
@@ -5412,10 +5546,22 @@ static uint32_t tfm__re_one(tfm__re *r, uint32_t class_index, uint32_t at) {
 
 static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *patience, int slow, int depth);
 
-/* The body of a look-ahead, which has no stars, on its own. */
-static int tfm__re_ahead(tfm__re *r, uint32_t pc, uint32_t at, int depth) {
+/* The body of a look-around or an atomic group, which repeats nothing without limit, on its own. Its end, or NONE.
+   Choices that do not fit on the stack (a group that repeats very often inside another) are not tried. */
+static uint32_t tfm__re_body(tfm__re *r, uint32_t pc, uint32_t at, int depth) {
     uint32_t steps = TFM__RE_BODY_STEPS;
-    return depth < 4 && tfm__re_attempt(r, pc, at, &steps, 0, depth + 1) != TFM__NONE;
+    return depth < 4 ? tfm__re_attempt(r, pc, at, &steps, 0, depth + 1) : TFM__NONE;
+}
+/* Whether the body matches the `back` characters before `at`. */
+static int tfm__re_behind(tfm__re *r, uint32_t pc, uint32_t at, uint32_t back, int depth) {
+    uint32_t from = at;
+    for (; back && from; back--) from = tfm__utf8_back(r->text, from, 0);
+    return !back && tfm__re_body(r, pc, from, depth) == at;
+}
+/* Whether `at` stands between a character of the class and one outside it. */
+static int tfm__re_bound(tfm__re *r, uint32_t class_index, uint32_t at) {
+    int before = at && tfm__re_one(r, class_index, tfm__utf8_back(r->text, at, 0)) != 0;
+    return before != (tfm__re_one(r, class_index, at) != 0);
 }
 
 /* A star from `at`: where it ends. *known: it ran into a place from where it is known to fail; what it covered before
@@ -5432,8 +5578,8 @@ static uint32_t tfm__re_star(tfm__re *r, uint32_t class_index, uint32_t choice, 
 
 /* The end of the match that starts at `at`, or TFM__NONE; *patience counts the choices that were taken back. */
 static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *patience, int slow, int depth) {
-    tfm__re_choice stack[TFM_RE_MAX_MEMO];
-    int top = 0;
+    tfm__re_choice few[TFM_RE_MAX_MEMO], *stack = r->stack && !depth ? r->stack : few;
+    uint32_t top = 0, cap = stack == few ? (uint32_t)TFM_RE_MAX_MEMO : r->cap_stack;
     for (;;) {
         const uint8_t *code = r->t->base + r->t->table[TFM_TOK_CODE].at + (size_t)pc * 8;
         uint32_t a = tfm__le16(code + 2), b = tfm__le32(code + 4), len = 0, end;
@@ -5457,23 +5603,36 @@ static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *
             end = tfm__re_star(r, b, a, at, slow, &known);
             if (known && code[0] == TFM_RE_RUN) { ok = 0; break; }
             *patience -= (end - at) / 16 < *patience ? (end - at) / 16 : *patience;
-            if (end > at && code[0] == TFM_RE_STAR && top < TFM_RE_MAX_MEMO) {
+            if (end > at && code[0] == TFM_RE_STAR && top < cap) {
                 stack[top].pc = pc;
                 stack[top].at = end;
                 stack[top++].low = at;
             }
             at = end;
             break;
+        case TFM_RE_LOOP:      /* at b first, then on */
+        case TFM_RE_LOOP_LAZY: /* the other way round */
+            if (!*patience) return TFM__NONE;
+            --*patience; /* fall through */
         case TFM_RE_SPLIT: /* here first, then at b */
-            if (slow && tfm__re_memo(r, a, at, 1)) { ok = 0; break; }
-            if (top == TFM_RE_MAX_MEMO) { ok = 0; break; }
-            stack[top].pc = b;
+            if ((slow && tfm__re_memo(r, a, at, 1)) || top == cap) { ok = 0; break; }
+            stack[top].pc = code[0] == TFM_RE_LOOP ? pc : b;
             stack[top].at = stack[top].low = at;
             top++;
+            if (code[0] == TFM_RE_LOOP) pc = b;
             break;
         case TFM_RE_JUMP: pc = b; break;
-        case TFM_RE_AHEAD: ok = tfm__re_ahead(r, pc, at, depth); pc = b; break;
-        case TFM_RE_NOT_AHEAD: ok = !tfm__re_ahead(r, pc, at, depth); pc = b; break;
+        case TFM_RE_AHEAD: ok = tfm__re_body(r, pc, at, depth) != TFM__NONE; pc = b; break;
+        case TFM_RE_NOT_AHEAD: ok = tfm__re_body(r, pc, at, depth) == TFM__NONE; pc = b; break;
+        case TFM_RE_BEHIND: ok = tfm__re_behind(r, pc, at, a, depth); pc = b; break;
+        case TFM_RE_NOT_BEHIND: ok = !tfm__re_behind(r, pc, at, a, depth); pc = b; break;
+        case TFM_RE_ATOMIC:
+            end = tfm__re_body(r, pc, at, depth);
+            ok = end != TFM__NONE;
+            at = ok ? end : at;
+            pc = b;
+            break;
+        case TFM_RE_BOUND: ok = tfm__re_bound(r, b, at) != (int)a; break;
         case TFM_RE_START: ok = !at || (b && at < r->n && r->text[at - 1] == '\n'); break; /* b: at every line */
         default: ok = at == r->n || (b && r->text[at] == '\n'); break; /* TFM_RE_END */
         }
@@ -5491,7 +5650,7 @@ static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *
     }
 }
 
-/* The match of the program at pc that starts at `at`: its end, or TFM__NONE (also if it is empty). */
+/* The match of the program at pc that starts at `at`: its end, or TFM__NONE. */
 static uint32_t tfm__re_match(tfm__re *r, uint32_t pc, uint32_t at) {
     uint32_t patience = TFM__RE_PATIENCE;
     uint32_t end = r->memo_ready ? TFM__NONE : tfm__re_attempt(r, pc, at, &patience, 0, 0);
@@ -5502,7 +5661,20 @@ static uint32_t tfm__re_match(tfm__re *r, uint32_t pc, uint32_t at) {
         end = tfm__re_attempt(r, pc, at, &patience, 1, 0);
         for (uint32_t k = 0; end != TFM__NONE && k < r->n_memo; k++) tfm__re_memo(r, k, end, 0);
     }
-    return end != TFM__NONE && end > at ? end : TFM__NONE;
+    return end;
+}
+
+/* The next match in a text, as the reference finds them: from *at on, no empty one where the last ended (`last`, or
+   TFM__NONE). Its begin goes to *at. Returns its end, or TFM__NONE. */
+static uint32_t tfm__re_next(tfm__re *r, uint32_t pc, uint32_t *at, uint32_t last) {
+    uint32_t len;
+    for (;;) {
+        uint32_t end = *at <= r->n ? tfm__re_match(r, pc, *at) : TFM__NONE;
+        if (end != TFM__NONE && !(end == *at && end == last)) return end;
+        if (*at >= r->n) return TFM__NONE;
+        tfm__utf8_get(r->text + *at, r->n - *at, &len);
+        *at += len;
+    }
 }
 
 /* ---- encoding ---------------------------------------------------------------------------------------------------- */
@@ -5515,11 +5687,28 @@ typedef struct tfm__tok_work {
     int damaged; /* the section promised something that is not so */
     size_t text_cap, symbol_cap;
     uint8_t *clean;                          /* the text in valid UTF-8 */
+    uint8_t *word;                           /* one word with what INNER and FINAL put into it */
     uint8_t *normal[2];                      /* operations of the normaliser write from one to the other */
     uint8_t *changed[TFM_TOK_MAX_OPS];       /* operations of the pre-tokenizer that write, one buffer each */
-    uint32_t *memo[TFM_TOK_MAX_OPS];         /* of the splits */
+    uint32_t *memo[TFM_TOK_MAX_OPS];         /* of the expressions */
     uint32_t *symbol, *next, *previous, *rank; /* of one word; rank: all levels of tfm__rank_tree */
+    double *score;                             /* Unigram: of the best way to each place in a word */
+    uint32_t *from, *piece;                    /* where its last piece begins, and which it is */
+    uint32_t *points, *spare;                  /* of one run while it is normalised */
+    tfm__re_choice *choices;                   /* of expressions with loops, n_choices of them */
+    uint32_t n_choices;
 } tfm__tok_work;
+
+static void tfm__re_begin(tfm__re *r, tfm__tok_work *w, uint32_t op, const uint8_t *text, uint32_t n, uint32_t n_memo) {
+    memset(r, 0, sizeof *r);
+    r->t = w->t;
+    r->text = text;
+    r->n = n;
+    r->n_memo = n_memo;
+    r->memo = w->memo[op];
+    r->stack = w->choices;
+    r->cap_stack = w->n_choices;
+}
 
 typedef void tfm__tok_step(tfm__tok_work *w, const uint8_t *text, uint32_t n, int first);
 
@@ -5536,41 +5725,72 @@ static size_t tfm__rank_tree_size(size_t n) {
     return total;
 }
 
+/* Whether an operation of that kind writes a new text, runs an expression, decomposes. */
+static int tfm__tok_op_writes(uint32_t kind) {
+    return kind != TFM_TOK_SPLIT && kind != TFM_TOK_GROUPS && kind != TFM_TOK_CHUNKS;
+}
+
+#define TFM__TOK_TAKE(field, type, bytes) \
+    do { if (base) (field) = (type *)(void *)(base + at); at += ((uint64_t)(bytes) + 7) & ~(uint64_t)7; } while (0)
+
+/* The arrays of one word or one run, which are never in use at the same time. Returns where they end. */
+static uint64_t tfm__tok_carve_word(tfm__tok_work *w, const tfm_tokenizer *t, uint64_t text, uint64_t symbols, int forms,
+                                    uint8_t *base, const uint64_t begin) {
+    uint64_t at = begin, end = begin;
+    if (t->model == TFM_TOK_BPE) {
+        TFM__TOK_TAKE(w->symbol, uint32_t, 4 * symbols);
+        TFM__TOK_TAKE(w->next, uint32_t, 4 * symbols);
+        TFM__TOK_TAKE(w->previous, uint32_t, 4 * symbols);
+        TFM__TOK_TAKE(w->rank, uint32_t, 4 * (uint64_t)tfm__rank_tree_size((size_t)symbols));
+    } else if (t->model == TFM_TOK_UNIGRAM) {
+        TFM__TOK_TAKE(w->score, double, 8 * (text + 1));
+        TFM__TOK_TAKE(w->from, uint32_t, 4 * (text + 1));
+        TFM__TOK_TAKE(w->piece, uint32_t, 4 * (text + 1));
+    }
+    if (t->model == TFM_TOK_WORDPIECE || t->n_inner || t->n_final) {
+        TFM__TOK_TAKE(w->word, uint8_t, text + t->n_inner + t->n_final + 8);
+    }
+    end = at;
+    at = begin;
+    if (forms) {
+        TFM__TOK_TAKE(w->points, uint32_t, 4 * text);
+        TFM__TOK_TAKE(w->spare, uint32_t, 4 * text);
+    }
+    return end > at ? end : at;
+}
+
 /* Hands out the scratch for n bytes of text from base; base NULL only counts. 0: too large. */
 static size_t tfm__tok_carve(tfm__tok_work *w, const tfm_tokenizer *t, size_t n, uint8_t *base) {
     if (n > (size_t)1 << 28) return 0;
-    uint64_t text = (uint64_t)n * t->grow_mul + t->grow_add;
-    int by_bytes = (t->flags & TFM_TOK_BYTE_LEVEL) != 0;
-    for (uint32_t i = 0; i < t->n_norm; i++) by_bytes |= tfm__tok_word(t, TFM_TOK_OPS, i, 0) == TFM_TOK_NFC;
-    uint64_t symbols = by_bytes ? text : (uint64_t)n * (t->grow_mul / 3) + t->grow_add;
+    uint64_t text = (uint64_t)n * t->grow_mul + t->grow_add, at = 0;
+    int by_bytes = (t->flags & TFM_TOK_BYTE_LEVEL) != 0, forms = 0;
     if (text > 0x7FFFFFF0u) return 0;
-    uint64_t at = 0;
-#define TFM__TOK_TAKE(field, type, bytes) \
-    do { if (base) (field) = (type *)(void *)(base + at); at += ((uint64_t)(bytes) + 7) & ~(uint64_t)7; } while (0)
     TFM__TOK_TAKE(w->clean, uint8_t, 3 * (uint64_t)n);
     if (t->n_norm) {
         TFM__TOK_TAKE(w->normal[0], uint8_t, text);
         TFM__TOK_TAKE(w->normal[1], uint8_t, text);
     }
-    for (uint32_t i = t->n_norm; i < tfm__tok_count(t, TFM_TOK_OPS); i++) {
-        if (tfm__tok_word(t, TFM_TOK_OPS, i, 0) == TFM_TOK_SPLIT) {
-            TFM__TOK_TAKE(w->memo[i], uint32_t, (tfm__tok_word(t, TFM_TOK_OPS, i, 3) * (text + 1) + 31) / 32 * 4);
-        } else {
-            TFM__TOK_TAKE(w->changed[i], uint8_t, text);
-        }
+    for (uint32_t i = 0; i < tfm__tok_count(t, TFM_TOK_OPS); i++) {
+        const uint32_t kind = tfm__tok_word(t, TFM_TOK_OPS, i, 0);
+        const uint32_t n_memo = kind == TFM_TOK_SPLIT     ? tfm__tok_word(t, TFM_TOK_OPS, i, 3)
+                                : kind == TFM_TOK_REWRITE ? tfm__tok_word(t, TFM_TOK_OPS, i, 4) : 0;
+        forms |= kind == TFM_TOK_NFC || kind == TFM_TOK_NFD;
+        if (n_memo) TFM__TOK_TAKE(w->memo[i], uint32_t, (n_memo * (text + 1) + 31) / 32 * 4);
+        if (i >= t->n_norm && tfm__tok_op_writes(kind)) TFM__TOK_TAKE(w->changed[i], uint8_t, text);
     }
-    TFM__TOK_TAKE(w->symbol, uint32_t, 4 * symbols);
-    TFM__TOK_TAKE(w->next, uint32_t, 4 * symbols);
-    TFM__TOK_TAKE(w->previous, uint32_t, 4 * symbols);
-    TFM__TOK_TAKE(w->rank, uint32_t, 4 * (uint64_t)tfm__rank_tree_size((size_t)symbols));
-#undef TFM__TOK_TAKE
+    const uint64_t n_choices = t->loops ? 2 * text + TFM_RE_MAX_MEMO : 0;
+    if (t->loops) TFM__TOK_TAKE(w->choices, tfm__re_choice, n_choices * sizeof(tfm__re_choice));
+    uint64_t symbols = by_bytes || forms ? text : (uint64_t)n * (t->grow_mul / 3) + t->grow_add;
+    at = tfm__tok_carve_word(w, t, text, symbols, forms, base, at);
     if (base) {
         w->t = t;
         w->text_cap = (size_t)text;
         w->symbol_cap = (size_t)symbols;
+        w->n_choices = (uint32_t)n_choices;
     }
     return at <= SIZE_MAX - 64 ? (size_t)at + 8 : 0;
 }
+#undef TFM__TOK_TAKE
 
 /* ---- encoding: the model, byte-pair encoding (arXiv:1508.07909) -------------------------------------------------- */
 
@@ -5581,16 +5801,29 @@ static int tfm__tok_spelled(const tfm_tokenizer *t, const uint8_t *p, uint32_t n
     return spelled;
 }
 
+/* Looks up n bytes of a word with what INNER and FINAL put before and after them. */
+static uint32_t tfm__tok_find_part(tfm__tok_work *w, const uint8_t *p, uint32_t n, int inner, int last) {
+    const tfm_tokenizer *t = w->t;
+    const uint8_t *strings = t->base + t->table[TFM_TOK_STRINGS].at;
+    const uint32_t before = inner ? t->n_inner : 0, after = last ? t->n_final : 0;
+    if (!before && !after) return tfm__tok_find(t, p, n);
+    if (before) memcpy(w->word, strings + t->inner, before);
+    memcpy(w->word + before, p, n);
+    if (after) memcpy(w->word + before + n, strings + t->final, after);
+    return tfm__tok_find(t, w->word, before + n + after);
+}
+
 /* The symbols a word starts from. Returns their number. */
 static uint32_t tfm__bpe_symbols(tfm__tok_work *w, const uint8_t *word, uint32_t n) {
     const tfm_tokenizer *t = w->t;
-    uint32_t count = 0, len;
+    uint32_t count = 0, len, id;
     int byte_level = (t->flags & TFM_TOK_BYTE_LEVEL) != 0;
     for (uint32_t i = 0; i < n; i += len) {
         len = 1;
         if (!byte_level) tfm__utf8_get(word + i, n - i, &len);
         if (count == w->symbol_cap) { w->damaged = 1; break; }
-        uint32_t id = byte_level ? tfm__tok_word(t, TFM_TOK_BYTE_IDS, word[i], 0) : tfm__tok_find(t, word + i, len);
+        if (byte_level) id = tfm__tok_word(t, TFM_TOK_BYTE_IDS, word[i], 0);
+        else id = tfm__tok_find_part(w, word + i, len, i > 0, i + len == n);
         if (id >= t->n_ids && t->flags & TFM_TOK_DROP_UNKNOWN && !tfm__tok_spelled(t, word + i, len)) continue;
         w->symbol[count++] = id < t->n_ids ? id : TFM__UNKNOWN | i;
     }
@@ -5719,7 +5952,7 @@ static void tfm__bpe_word(tfm__tok_work *w, const uint8_t *word, uint32_t n) {
 }
 
 /* Where no merge crosses from something else to a space, what stands on both sides may go on its own. */
-static void tfm__tok_model(tfm__tok_work *w, const uint8_t *text, uint32_t n) {
+static void tfm__bpe_text(tfm__tok_work *w, const uint8_t *text, uint32_t n) {
     uint32_t begin = 0;
     if (tfm__tok_count(w->t, TFM_TOK_JOINS)) {
         for (uint32_t i = 1; i < n; i++) {
@@ -5730,6 +5963,113 @@ static void tfm__tok_model(tfm__tok_work *w, const uint8_t *text, uint32_t n) {
         }
     }
     if (begin < n) tfm__bpe_word(w, text + begin, n - begin);
+}
+
+/* ---- encoding: the other models ---------------------------------------------------------------------------------- */
+
+/* The best way to [at, at + len) of a word through piece `id`, if it is better than what is known. */
+static void tfm__unigram_reach(tfm__tok_work *w, uint32_t at, uint32_t len, uint32_t id, double score) {
+    const uint32_t end = at + len;
+    score += w->score[at];
+    if (w->from[end] != TFM__NONE && !(score > w->score[end])) return;
+    w->score[end] = w->t->flags & TFM_TOK_FLOAT_PATHS ? (double)(float)score : score;
+    w->from[end] = at;
+    w->piece[end] = id;
+}
+
+static double tfm__unigram_score(const tfm_tokenizer *t, uint32_t id) {
+    const uint64_t bits = (uint64_t)tfm__tok_word(t, TFM_TOK_SCORES, id, 1) << 32 | tfm__tok_word(t, TFM_TOK_SCORES, id, 0);
+    double score;
+    memcpy(&score, &bits, 8);
+    return score;
+}
+
+/* Viterbi over all cuts of a word into pieces (arXiv:1804.10959). */
+static void tfm__unigram_paths(tfm__tok_work *w, const uint8_t *word, uint32_t n) {
+    const tfm_tokenizer *t = w->t;
+    const uint32_t n_nodes = tfm__tok_count(t, TFM_TOK_TRIE_PIECES), roots = tfm__tok_count(t, TFM_TOK_ROOT_PIECES);
+    uint32_t width;
+    memset(w->from, 0xFF, ((size_t)n + 1) * sizeof *w->from);
+    w->score[0] = 0;
+    for (uint32_t at = 0; at < n; at += width) {
+        uint32_t node = roots ? tfm__tok_word(t, TFM_TOK_ROOT_PIECES, word[at], 0) : 0, single = 0;
+        tfm__utf8_get(word + at, n - at, &width);
+        for (uint32_t len = 1; node && node + 1 < n_nodes; len++) {
+            uint32_t id = tfm__tok_word(t, TFM_TOK_TRIE_PIECES, node, 1) - 1;
+            if (id < t->n_ids) {
+                tfm__unigram_reach(w, at, len, id, tfm__unigram_score(t, id));
+                single |= len == width;
+            }
+            if (at + len >= n) break;
+            node = tfm__tok_child(t, TFM_TOK_TRIE_PIECES, node, word[at + len]);
+        }
+        if (!single) tfm__unigram_reach(w, at, width, TFM__NONE, t->unk_score);
+    }
+}
+
+/* Characters without a piece, [p, p + n): as a whole they may be one after all. */
+static void tfm__unigram_unknown(tfm__tok_work *w, const uint8_t *p, uint32_t n) {
+    int in_unknown = 0;
+    uint32_t id = tfm__tok_find(w->t, p, n);
+    if (id < w->t->n_ids) tfm__tok_emit(w, id);
+    else tfm__tok_emit_unknown(w, p, n, &in_unknown);
+}
+
+static void tfm__unigram_word(tfm__tok_work *w, const uint8_t *word, uint32_t n) {
+    uint32_t at = n, end = 0, piece = TFM__NONE, unknown = 0;
+    tfm__unigram_paths(w, word, n);
+    while (at) { /* turn the links round: from and piece of a place become the end and piece of the part that begins there */
+        const uint32_t from = w->from[at], own = w->piece[at];
+        if (from >= at) { w->damaged = 1; return; }
+        w->from[at] = end;
+        w->piece[at] = piece;
+        end = at;
+        piece = own;
+        at = from;
+    }
+    for (; at < n; end = w->from[at], piece = w->piece[at]) {
+        const int is_unknown = piece == TFM__NONE || piece == w->t->unk;
+        if (!is_unknown && unknown < at) tfm__unigram_unknown(w, word + unknown, at - unknown);
+        if (!is_unknown) { tfm__tok_emit(w, piece); unknown = end; }
+        at = end;
+    }
+    if (unknown < n) tfm__unigram_unknown(w, word + unknown, n - unknown);
+}
+
+/* The longest piece from the left, again and again; nothing but UNK if that does not come out. */
+static void tfm__wordpiece_word(tfm__tok_work *w, const uint8_t *word, uint32_t n) {
+    const tfm_tokenizer *t = w->t;
+    const int64_t before = w->n;
+    uint32_t at = 0, chars = 0;
+    for (uint32_t i = 0; i < n; i++) chars += (word[i] & 0xC0) != 0x80;
+    while (at < n && chars <= t->word_limit) {
+        uint32_t end = n - at > t->max_piece ? at + t->max_piece : n, id = TFM__NONE;
+        while (end < n && end > at && (word[end] & 0xC0) == 0x80) end--;
+        for (; end > at; end = tfm__utf8_back(word, end, at)) {
+            id = tfm__tok_find_part(w, word + at, end - at, at > 0, end == n);
+            if (id < t->n_ids) break;
+        }
+        if (end == at) break;
+        tfm__tok_emit(w, id);
+        at = end;
+    }
+    if (at == n) return;
+    w->n = before;
+    if (t->unk < t->n_ids) tfm__tok_emit(w, t->unk);
+}
+
+static void tfm__tok_model(tfm__tok_work *w, const uint8_t *text, uint32_t n) {
+    uint32_t id;
+    switch (w->t->model) {
+    case TFM_TOK_BPE: tfm__bpe_text(w, text, n); break;
+    case TFM_TOK_UNIGRAM: tfm__unigram_word(w, text, n); break;
+    case TFM_TOK_WORDPIECE: tfm__wordpiece_word(w, text, n); break;
+    default:
+        id = tfm__tok_find(w->t, text, n);
+        if (id >= w->t->n_ids) id = w->t->unk;
+        if (id < w->t->n_ids) tfm__tok_emit(w, id);
+        break;
+    }
 }
 
 /* ---- encoding: operations on the text ---------------------------------------------------------------------------- */
@@ -5751,16 +6091,22 @@ static TFM__UNUSED void tfm__tok_put_char(tfm__tok_out *o, uint32_t c) {
     tfm__tok_put(o, b, n);
 }
 
-/* ---- normalisation form C (UAX 15) ------------------------------------------------------------------------------- */
+/* ---- normalisation forms C and D (UAX 15) ------------------------------------------------------------------------ */
 
 #ifdef TFM_NO_NFC
-static int tfm__nfc_stable(const uint8_t *text, uint32_t n) { (void)text; (void)n; return 1; }
-static void tfm__nfc(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, uint32_t n) { (void)w; tfm__tok_put(o,
-        text, n); }
+static int tfm__form_stable(const uint8_t *text, uint32_t n, int compose) {
+    (void)text; (void)n; (void)compose;
+    return 1;
+}
+static void tfm__form(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, uint32_t n, int compose) {
+    (void)w; (void)compose;
+    tfm__tok_put(o, text, n);
+}
 #else
-/* Nothing below U+0300 ever changes. */
-static int tfm__nfc_stable(const uint8_t *text, uint32_t n) {
-    for (uint32_t i = 0; i < n; i++) if (text[i] >= 0xCC) return 0;
+/* Nothing below U+0300 ever changes when composing, nothing below U+00C0 when decomposing. */
+static int tfm__form_stable(const uint8_t *text, uint32_t n, int compose) {
+    const uint8_t low = compose ? 0xCC : 0xC3;
+    for (uint32_t i = 0; i < n; i++) if (text[i] >= low) return 0;
     return 1;
 }
 
@@ -5864,11 +6210,10 @@ static size_t tfm__nfc_compose(uint32_t *a, size_t n) {
     return out;
 }
 
-/* Runs of text that begin with a character nothing composes with are normalised one at a time. The working arrays are
-   those of the symbols, which are not in use yet. */
-static void tfm__nfc(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, uint32_t n) {
-    uint32_t i = 0, len, *a = w->rank;
-    size_t cap = w->symbol_cap, m = 0;
+/* Runs of text that begin with a character nothing composes with are normalised one at a time. */
+static void tfm__form(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, uint32_t n, int compose) {
+    uint32_t i = 0, len, *a = w->points;
+    size_t cap = w->text_cap, m = 0;
     while (i < n) {
         uint32_t begin = i;
         while (i < n && text[i] < 0x80) i++; /* ASCII stays; its last character may be a base */
@@ -5882,9 +6227,9 @@ static void tfm__nfc(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, uin
             if (m == before) { w->damaged = 1; return; }
             i += len;
         }
-        tfm__nfd_order(a, m, w->next);
-        m = tfm__nfc_compose(a, m);
-        for (size_t j = 0; j < m; j++) tfm__tok_put_char(o, a[j]);
+        tfm__nfd_order(a, m, w->spare);
+        if (compose) m = tfm__nfc_compose(a, m);
+        for (size_t j = 0; j < m; j++) tfm__tok_put_char(o, a[j] & 0xFFFFFF);
     }
 }
 #endif
@@ -5916,28 +6261,247 @@ static void tfm__tok_squeeze(tfm__tok_out *o, const uint8_t *text, uint32_t n) {
     }
 }
 
-/* Operation i, one that rewrites, from text into buffer; *n becomes the new length. Returns the text to go on with. */
-static const uint8_t *tfm__tok_rewrite(tfm__tok_work *w, uint32_t i, const uint8_t *text, uint32_t *n, int first,
+/* White space at the ends: 1 at the start, 2 at the end. *n becomes the rest. */
+static const uint8_t *tfm__tok_trim(const uint8_t *text, uint32_t *n, uint32_t sides) {
+    uint32_t begin = 0, end = *n, len;
+    while (sides & 1 && begin < end && tfm__is_space(tfm__utf8_get(text + begin, end - begin, &len))) begin += len;
+    while (sides & 2 && end > begin) {
+        uint32_t before = tfm__utf8_back(text, end, begin);
+        if (!tfm__is_space(tfm__utf8_get(text + before, end - before, &len))) break;
+        end = before;
+    }
+    *n = end - begin;
+    return text + begin;
+}
+
+/* ---- encoding: maps of characters -------------------------------------------------------------------------------- */
+
+/* The row among n from `first` on that has c, or TFM__NONE. */
+static uint32_t tfm__map_row(const tfm_tokenizer *t, uint32_t first, uint32_t n, uint32_t c) {
+    uint32_t a = first, b = first + n;
+    while (a < b) {
+        uint32_t mid = a + (b - a) / 2;
+        if (c > tfm__tok_word(t, TFM_TOK_MAPS, mid, 1)) a = mid + 1;
+        else if (c < tfm__tok_word(t, TFM_TOK_MAPS, mid, 0)) b = mid;
+        else return mid;
+    }
+    return TFM__NONE;
+}
+static uint32_t tfm__map_group(const tfm_tokenizer *t, uint32_t first, uint32_t n, uint32_t c) {
+    uint32_t row = tfm__map_row(t, first, n, c);
+    return row == TFM__NONE ? 0 : tfm__tok_word(t, TFM_TOK_MAPS, row, 3);
+}
+
+/* What a row makes of c, whose bytes are p[0..len). */
+static void tfm__map_put(const tfm_tokenizer *t, tfm__tok_out *o, uint32_t row, uint32_t c, const uint8_t *p,
+                         uint32_t len) {
+    const uint8_t *strings = t->base + t->table[TFM_TOK_STRINGS].at;
+    const uint32_t action = tfm__tok_word(t, TFM_TOK_MAPS, row, 2), value = tfm__tok_word(t, TFM_TOK_MAPS, row, 3);
+    switch (action & 255) {
+    case TFM_TOK_MAP_DROP: break;
+    case TFM_TOK_MAP_SECOND:
+        if ((c - tfm__tok_word(t, TFM_TOK_MAPS, row, 0)) & 1) { tfm__tok_put(o, p, len); break; } /* fall through */
+    case TFM_TOK_MAP_ADD: tfm__tok_put_char(o, (c + value) & 0x1FFFFF); break;
+    case TFM_TOK_MAP_AROUND:
+        tfm__tok_put(o, strings + value, action >> 8);
+        tfm__tok_put(o, p, len); /* fall through */
+    case TFM_TOK_MAP_STRING: tfm__tok_put(o, strings + value, action >> 8); break;
+    default: tfm__tok_put(o, p, len); break; /* TFM_TOK_MAP_GROUP: says something about the character, changes nothing */
+    }
+}
+
+/* What the rows make of ASCII is looked up once. */
+static void tfm__tok_map(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, uint32_t n, uint32_t first,
+                         uint32_t rows) {
+    const tfm_tokenizer *t = w->t;
+    uint8_t plain[128];
+    uint32_t len, begin = 0;
+    for (uint32_t c = 0; c < 128; c++) plain[c] = tfm__map_row(t, first, rows, c) == TFM__NONE;
+    for (uint32_t i = 0; i < n; i += len) {
+        len = 1;
+        if (text[i] < 128 && plain[text[i]]) continue;
+        uint32_t c = tfm__utf8_get(text + i, n - i, &len), row = tfm__map_row(t, first, rows, c);
+        if (row == TFM__NONE) continue;
+        tfm__tok_put(o, text + begin, i - begin);
+        tfm__map_put(t, o, row, c, text + i, len);
+        begin = i + len;
+    }
+    tfm__tok_put(o, text + begin, n - begin);
+}
+
+/* Each byte as a character: those that print as U+0021 .., the others as U+0100 .. in order. */
+static void tfm__tok_byte_chars(tfm__tok_out *o, const uint8_t *text, uint32_t n) {
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t c = text[i];
+        if (c <= 32) c += 256;
+        else if (c >= 127 && c <= 160) c += 289 - 127;
+        else if (c == 173) c = 323;
+        tfm__tok_put_char(o, c);
+    }
+}
+
+/* ---- encoding: clusters and precompiled maps --------------------------------------------------------------------- */
+
+/* Where clusters end (UAX 29): what counts of the characters before. */
+typedef struct tfm__cluster { uint32_t previous; int picture, conjunct, regional; } tfm__cluster;
+
+/* Whether a character of group g goes on with the cluster. */
+static int tfm__cluster_goes_on(const tfm__cluster *s, uint32_t g) {
+    const uint32_t p = s->previous;
+    if (p == TFM_TOK_GCB_CR && g == TFM_TOK_GCB_LF) return 1;
+    if ((p >= TFM_TOK_GCB_CR && p <= TFM_TOK_GCB_CONTROL) || (g >= TFM_TOK_GCB_CR && g <= TFM_TOK_GCB_CONTROL)) return 0;
+    if (g == TFM_TOK_GCB_EXTEND || g == TFM_TOK_GCB_ZWJ || g == TFM_TOK_GCB_SPACING || g == TFM_TOK_GCB_LINKER) return 1;
+    if (p == TFM_TOK_GCB_PREPEND) return 1;
+    if (p == TFM_TOK_GCB_L) return g == TFM_TOK_GCB_L || g == TFM_TOK_GCB_V || g >= TFM_TOK_GCB_LV;
+    if (p == TFM_TOK_GCB_LV || p == TFM_TOK_GCB_V) return g == TFM_TOK_GCB_V || g == TFM_TOK_GCB_T;
+    if (p == TFM_TOK_GCB_LVT || p == TFM_TOK_GCB_T) return g == TFM_TOK_GCB_T;
+    if (g == TFM_TOK_GCB_PICTURE) return p == TFM_TOK_GCB_ZWJ && s->picture;
+    if (g == TFM_TOK_GCB_CONSONANT) return s->conjunct == 2;
+    return g == TFM_TOK_GCB_REGIONAL && s->regional & 1;
+}
+static void tfm__cluster_step(tfm__cluster *s, uint32_t g) {
+    const int extends = g == TFM_TOK_GCB_EXTEND || g == TFM_TOK_GCB_ZWJ || g == TFM_TOK_GCB_LINKER;
+    s->picture = g == TFM_TOK_GCB_PICTURE || (s->picture && extends);
+    if (g == TFM_TOK_GCB_CONSONANT) s->conjunct = 1; /* 2: and a linker */
+    else if (g == TFM_TOK_GCB_LINKER && s->conjunct) s->conjunct = 2;
+    else if (!extends) s->conjunct = 0;
+    s->regional = g == TFM_TOK_GCB_REGIONAL ? s->regional + 1 : 0;
+    s->previous = g;
+}
+static uint32_t tfm__cluster_end(const tfm_tokenizer *t, uint32_t first, uint32_t rows, const uint8_t *text,
+                                 uint32_t at, uint32_t n) {
+    tfm__cluster s;
+    uint32_t len;
+    memset(&s, 0, sizeof s);
+    for (uint32_t i = at; i < n; i += len) {
+        uint32_t g = tfm__map_group(t, first, rows, tfm__utf8_get(text + i, n - i, &len));
+        if (i > at && !tfm__cluster_goes_on(&s, g)) return i;
+        tfm__cluster_step(&s, g);
+    }
+    return n;
+}
+
+/* A precompiled map: uint32 bytes of its units, units (a double-array trie), texts that end in zeros. */
+typedef struct tfm__charsmap { const uint8_t *units, *texts; uint32_t n_units, n_texts; } tfm__charsmap;
+
+/* The text for a key that begins at p, the shortest or longest; its bytes in *n_text, those of the key in *n_key. */
+static const uint8_t *tfm__charsmap_find(const tfm__charsmap *m, const uint8_t *p, uint32_t n, int longest,
+                                         uint32_t *n_key, uint32_t *n_text) {
+    const uint8_t *found = NULL;
+    uint32_t node = 0;
+    for (uint32_t i = 0; i <= n && node < m->n_units; i++) {
+        uint32_t unit = tfm__le32(m->units + (size_t)node * 4), value;
+        if (i && (unit & 0x800000FFu) != p[i - 1]) break;
+        node ^= unit >> 10 << ((unit & 512) >> 6);
+        if (i && unit >> 8 & 1 && node < m->n_units) {
+            value = tfm__le32(m->units + (size_t)node * 4) & 0x7FFFFFFF;
+            const uint8_t *end = value < m->n_texts ? (const uint8_t *)memchr(m->texts + value, 0, m->n_texts - value) : NULL;
+            if (!end) break;
+            found = m->texts + value;
+            *n_text = (uint32_t)(end - found);
+            *n_key = i;
+            if (!longest) break;
+        }
+        if (i == n || !p[i]) break;
+        node ^= p[i];
+    }
+    return found;
+}
+
+static void tfm__tok_charsmap(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, uint32_t n, uint32_t op) {
+    const tfm_tokenizer *t = w->t;
+    const uint8_t *blob = t->base + t->table[TFM_TOK_STRINGS].at + tfm__tok_word(t, TFM_TOK_OPS, op, 1);
+    const uint32_t size = tfm__tok_word(t, TFM_TOK_OPS, op, 2), first = tfm__tok_word(t, TFM_TOK_OPS, op, 3);
+    const uint32_t rows = tfm__tok_word(t, TFM_TOK_OPS, op, 4), unit_bytes = size >= 4 ? tfm__le32(blob) : 0;
+    tfm__charsmap m;
+    uint32_t end, len, n_key = 0, n_text = 0;
+    if (size < 4 || unit_bytes > size - 4) { w->damaged = 1; return; }
+    m.units = blob + 4;
+    m.n_units = unit_bytes / 4;
+    m.texts = m.units + unit_bytes;
+    m.n_texts = size - 4 - unit_bytes;
+    for (uint32_t at = 0, cluster = 0; at < n; at = end) {
+        const uint8_t *to = NULL;
+        tfm__utf8_get(text + at, n - at, &len);
+        end = at + len;
+        if (!rows) {
+            to = tfm__charsmap_find(&m, text + at, n - at, 1, &n_key, &n_text);
+            if (to) end = at + n_key;
+        } else {
+            if (at >= cluster) {
+                const uint8_t after = end < n ? text[end] : ' ';
+                const int alone = text[at] >= 32 && text[at] < 127 && after >= 32 && after < 127;
+                cluster = alone ? end : tfm__cluster_end(t, first, rows, text, at, n);
+                if (cluster - at < 6) to = tfm__charsmap_find(&m, text + at, cluster - at, 0, &n_key, &n_text);
+                if (to) end = cluster;
+            }
+            if (!to) to = tfm__charsmap_find(&m, text + at, end - at, 0, &n_key, &n_text);
+        }
+        tfm__tok_put(o, to ? to : text + at, to ? n_text : end - at);
+    }
+}
+
+/* ---- encoding: one operation after the other --------------------------------------------------------------------- */
+
+static void tfm__tok_rewrite_matches(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, uint32_t n, uint32_t op) {
+    const tfm_tokenizer *t = w->t;
+    const uint8_t *to = t->base + t->table[TFM_TOK_STRINGS].at + tfm__tok_word(t, TFM_TOK_OPS, op, 2);
+    const uint32_t pc = tfm__tok_word(t, TFM_TOK_OPS, op, 1), n_to = tfm__tok_word(t, TFM_TOK_OPS, op, 3);
+    uint32_t at = 0, done = 0, end, last = TFM__NONE;
+    tfm__re r;
+    tfm__re_begin(&r, w, op, text, n, tfm__tok_word(t, TFM_TOK_OPS, op, 4));
+    while ((end = tfm__re_next(&r, pc, &at, last)) != TFM__NONE) {
+        tfm__tok_put(o, text + done, at - done);
+        tfm__tok_put(o, to, n_to);
+        at = done = last = end;
+    }
+    tfm__tok_put(o, text + done, n - done);
+}
+
+/* Whether a text begins with what is put before it, or this is not the place to put it. */
+static int tfm__tok_prefixed(const uint8_t *text, uint32_t n, const uint8_t *prefix, uint32_t n_prefix, uint32_t when,
+                             int first) {
+    if (!n || (when == TFM_TOK_IF_FIRST_MISSING && !first)) return 1;
+    return when != TFM_TOK_ALWAYS && n >= n_prefix && memcmp(text, prefix, n_prefix) == 0;
+}
+
+/* Operation i, one that rewrites, from text into buffer; *n becomes the new length, *first 0 if the text loses its
+   start. Returns the text to go on with. */
+static const uint8_t *tfm__tok_rewrite(tfm__tok_work *w, uint32_t i, const uint8_t *text, uint32_t *n, int *first,
                                        uint8_t *buffer) {
     const tfm_tokenizer *t = w->t;
-    const uint8_t *strings = t->base + t->table[TFM_TOK_STRINGS].at;
-    uint32_t a = tfm__tok_word(t, TFM_TOK_OPS, i, 1), b = tfm__tok_word(t, TFM_TOK_OPS, i, 2);
-    uint32_t c = tfm__tok_word(t, TFM_TOK_OPS, i, 3);
+    const uint8_t *strings = t->base + t->table[TFM_TOK_STRINGS].at, *rest;
+    const uint32_t kind = tfm__tok_word(t, TFM_TOK_OPS, i, 0), a = tfm__tok_word(t, TFM_TOK_OPS, i, 1);
+    const uint32_t b = tfm__tok_word(t, TFM_TOK_OPS, i, 2), c = tfm__tok_word(t, TFM_TOK_OPS, i, 3);
+    uint32_t row;
     tfm__tok_out out;
+    if (!*n) return text;
     out.data = buffer;
     out.n = 0;
     out.cap = w->text_cap;
     out.full = 0;
-    switch (tfm__tok_word(t, TFM_TOK_OPS, i, 0)) {
+    switch (kind) {
     case TFM_TOK_NFC:
-        if (tfm__nfc_stable(text, *n)) return text;
-        tfm__nfc(w, &out, text, *n);
+    case TFM_TOK_NFD:
+        if (tfm__form_stable(text, *n, kind == TFM_TOK_NFC)) return text;
+        tfm__form(w, &out, text, *n, kind == TFM_TOK_NFC);
         break;
     case TFM_TOK_REPLACE: tfm__tok_replace(&out, text, *n, strings + a, b & 0xFFFF, strings + c, b >> 16); break;
+    case TFM_TOK_REWRITE: tfm__tok_rewrite_matches(w, &out, text, *n, i); break;
     case TFM_TOK_SQUEEZE: tfm__tok_squeeze(&out, text, *n); break;
+    case TFM_TOK_TRIM:
+        rest = tfm__tok_trim(text, n, a);
+        if (rest != text) *first = 0;
+        return rest;
+    case TFM_TOK_MAP:
+        row = tfm__map_row(t, a, b, tfm__utf8_get(text, *n, &row));
+        if (row != TFM__NONE && (tfm__tok_word(t, TFM_TOK_MAPS, row, 2) & 255) == TFM_TOK_MAP_DROP) *first = 0;
+        tfm__tok_map(w, &out, text, *n, a, b);
+        break;
+    case TFM_TOK_CHARSMAP: tfm__tok_charsmap(w, &out, text, *n, i); break;
+    case TFM_TOK_BYTE_CHARS: tfm__tok_byte_chars(&out, text, *n); break;
     default: /* TFM_TOK_PREPEND */
-        if (!*n || (c == TFM_TOK_IF_FIRST_MISSING && !first)) return text;
-        if (c != TFM_TOK_ALWAYS && *n >= b && memcmp(text, strings + a, b) == 0) return text;
+        if (tfm__tok_prefixed(text, *n, strings + a, b, c, *first)) return text;
         tfm__tok_put(&out, strings + a, b);
         tfm__tok_put(&out, text, *n);
         break;
@@ -5981,7 +6545,8 @@ static void tfm__tok_split_add(tfm__tok_split *s, uint32_t begin, uint32_t end, 
 
 static void tfm__tok_split_text(tfm__tok_work *w, uint32_t i, const uint8_t *text, uint32_t n, int first) {
     const tfm_tokenizer *t = w->t;
-    uint32_t pc = tfm__tok_word(t, TFM_TOK_OPS, i, 1), how = tfm__tok_word(t, TFM_TOK_OPS, i, 2), gap = 0, at = 0;
+    uint32_t pc = tfm__tok_word(t, TFM_TOK_OPS, i, 1), how = tfm__tok_word(t, TFM_TOK_OPS, i, 2);
+    uint32_t gap = 0, at = 0, end, last = TFM__NONE;
     int invert = (how & TFM_TOK_INVERT) != 0;
     tfm__tok_split s;
     tfm__re r;
@@ -5991,34 +6556,49 @@ static void tfm__tok_split_text(tfm__tok_work *w, uint32_t i, const uint8_t *tex
     s.op = i;
     s.behaviour = how & 255;
     s.first = first;
-    memset(&r, 0, sizeof r);
-    r.t = t;
-    r.text = text;
-    r.n = n;
-    r.n_memo = tfm__tok_word(t, TFM_TOK_OPS, i, 3);
-    r.memo = w->memo[i];
-    while (at < n) {
-        uint32_t end = tfm__re_match(&r, pc, at), len;
-        if (end == TFM__NONE) {
-            tfm__utf8_get(text + at, n - at, &len);
-            at += len;
-            continue;
-        }
+    tfm__re_begin(&r, w, i, text, n, tfm__tok_word(t, TFM_TOK_OPS, i, 3));
+    while ((end = tfm__re_next(&r, pc, &at, last)) != TFM__NONE) {
         if (gap < at) tfm__tok_split_add(&s, gap, at, invert);
         tfm__tok_split_add(&s, at, end, !invert);
-        gap = at = end;
+        gap = at = last = end;
     }
     if (gap < n) tfm__tok_split_add(&s, gap, n, invert);
     tfm__tok_split_flush(&s);
 }
 
+/* Pieces of the same number of characters. */
+static void tfm__tok_split_chunks(tfm__tok_work *w, uint32_t i, const uint8_t *text, uint32_t n, int first) {
+    const uint32_t most = tfm__tok_word(w->t, TFM_TOK_OPS, i, 1);
+    uint32_t len;
+    for (uint32_t begin = 0, end = 0; begin < n; begin = end) {
+        for (uint32_t k = 0; k < most && end < n; k++, end += len) tfm__utf8_get(text + end, n - end, &len);
+        tfm__tok_pre(w, i + 1, text + begin, end - begin, first && !begin);
+    }
+}
+
+/* Cuts where the group of the characters changes. */
+static void tfm__tok_split_groups(tfm__tok_work *w, uint32_t i, const uint8_t *text, uint32_t n, int first) {
+    const uint32_t rows = tfm__tok_word(w->t, TFM_TOK_OPS, i, 1), n_rows = tfm__tok_word(w->t, TFM_TOK_OPS, i, 2);
+    uint32_t len, begin = TFM__NONE, current = 0;
+    for (uint32_t at = 0; at < n; at += len) {
+        uint32_t group = tfm__map_group(w->t, rows, n_rows, tfm__utf8_get(text + at, n - at, &len));
+        if (!group || group == current) continue;
+        if (begin != TFM__NONE) tfm__tok_pre(w, i + 1, text + begin, at - begin, first && !begin);
+        begin = at;
+        current = group;
+    }
+    if (begin != TFM__NONE) tfm__tok_pre(w, i + 1, text + begin, n - begin, first && !begin);
+}
+
 /* The pre-tokenizer from operation i on, then the model. Recursion ends after TFM_TOK_MAX_OPS. */
 static void tfm__tok_pre(tfm__tok_work *w, uint32_t i, const uint8_t *text, uint32_t n, int first) {
-    while (i < tfm__tok_count(w->t, TFM_TOK_OPS)) {
-        if (tfm__tok_word(w->t, TFM_TOK_OPS, i, 0) == TFM_TOK_SPLIT) { tfm__tok_split_text(w, i, text, n,
-                first); return; }
-        text = tfm__tok_rewrite(w, i, text, &n, first, w->changed[i]);
-        i++;
+    for (; i < tfm__tok_count(w->t, TFM_TOK_OPS); i++) {
+        switch (tfm__tok_word(w->t, TFM_TOK_OPS, i, 0)) {
+        case TFM_TOK_SPLIT: tfm__tok_split_text(w, i, text, n, first); return;
+        case TFM_TOK_CHUNKS: tfm__tok_split_chunks(w, i, text, n, first); return;
+        case TFM_TOK_GROUPS: tfm__tok_split_groups(w, i, text, n, first); return;
+        default: text = tfm__tok_rewrite(w, i, text, &n, &first, w->changed[i]); break;
+        }
     }
     if (n) tfm__tok_model(w, text, n);
 }
@@ -6038,11 +6618,7 @@ static uint32_t tfm__tok_added_at(const tfm_tokenizer *t, int root, const uint8_
             *len = depth;
         }
         if (depth >= n || depth >= t->max_added) break;
-        uint32_t child = tfm__tok_word(t, trie, node, 0) & 0xFFFFFF, end = tfm__tok_word(t, trie, node + 1,
-                0) & 0xFFFFFF;
-        if (end > n_nodes) break;
-        while (child < end && tfm__tok_word(t, trie, child, 0) >> 24 != p[depth]) child++;
-        node = child < end ? child : 0;
+        node = tfm__tok_child(t, trie, node, p[depth]);
     }
     return found;
 }
@@ -6134,10 +6710,16 @@ static void tfm__tok_cut(tfm__tok_work *w, int root, const uint8_t *text, uint32
 static void tfm__tok_words(tfm__tok_work *w, const uint8_t *text, uint32_t n, int first) {
     tfm__tok_pre(w, w->t->n_norm, text, n, first);
 }
-static void tfm__tok_normalise(tfm__tok_work *w, const uint8_t *text, uint32_t n, int first) {
+static const uint8_t *tfm__tok_norm(tfm__tok_work *w, const uint8_t *text, uint32_t *n, int *first) {
+    int spare = 0; /* an operation may leave the text where it is, or give a part of it */
     for (uint32_t i = 0; i < w->t->n_norm; i++) {
-        text = tfm__tok_rewrite(w, i, text, &n, first, w->normal[text == w->normal[0]]);
+        text = tfm__tok_rewrite(w, i, text, n, first, w->normal[spare]);
+        if (text == w->normal[spare]) spare ^= 1;
     }
+    return text;
+}
+static void tfm__tok_normalise(tfm__tok_work *w, const uint8_t *text, uint32_t n, int first) {
+    text = tfm__tok_norm(w, text, &n, &first);
     tfm__tok_cut(w, TFM_TOK_ROOT_NORM, text, n, first, tfm__tok_words);
 }
 
@@ -6184,7 +6766,7 @@ TFM_API int32_t tfm_vocab_size(const tfm_tokenizer *t) { return (int32_t)t->n_id
 TFM_API const char *tfm_token_piece(const tfm_tokenizer *t, int32_t id, size_t *n) {
     uint32_t len = 0;
     const uint8_t *p = NULL;
-    if (tfm_token_flags(t, id) & TFM_TOKEN_PRESENT) p = tfm__tok_piece(t, (uint32_t)id, &len);
+    if (tfm_token_flags(t, id) & TFM_TOKEN_PRESENT) p = tfm__tok_text(t, (uint32_t)id, 0, &len);
     if (n) *n = len;
     return (const char *)p;
 }
@@ -6305,15 +6887,43 @@ TFM_API tfm_result tfm_encode_marked(const tfm_tokenizer *t, const char *text, c
                        scratch_bytes, err);
 }
 
+TFM_API size_t tfm_normalize(const tfm_tokenizer *t, const char *text, size_t n, char *out, size_t cap, void *scratch,
+                             size_t scratch_bytes) {
+    tfm__tok_work w;
+    size_t need = tfm_encode_size(t, n), n_clean;
+    int first = 1;
+    if (!need || !scratch || scratch_bytes < need || (size_t)scratch % 8) return SIZE_MAX;
+    memset(&w, 0, sizeof w);
+    tfm__tok_carve(&w, t, n, (uint8_t *)scratch);
+    const uint8_t *clean = tfm__tok_clean(w.clean, (const uint8_t *)text, n, &n_clean);
+    uint32_t length = (uint32_t)n_clean;
+    const uint8_t *normal = tfm__tok_norm(&w, clean, &length, &first);
+    const size_t kept = !out ? 0 : length < cap ? length : cap;
+    if (kept) memcpy(out, normal, kept);
+    return w.damaged ? SIZE_MAX : length;
+}
+
 /* ---- decoding ---------------------------------------------------------------------------------------------------- */
 
 /* What a call prints; counts on past the end of the room. */
 typedef struct tfm__text_out { char *data; size_t n, cap; } tfm__text_out;
 
+static void tfm__decode_out(tfm__text_out *o, uint8_t b) {
+    if (o->n < o->cap) o->data[o->n] = (char)b;
+    o->n++;
+}
 static void tfm__decode_put(tfm_decoder *d, tfm__text_out *o, const uint8_t *p, size_t n) {
-    if (!d->started && n && p[0] == ' ' && d->tokenizer->flags & TFM_TOK_STRIP) { p++; n--; d->started = 1; }
-    if (n) d->started = 1;
-    for (size_t i = 0; i < n; i++, o->n++) if (o->n < o->cap) o->data[o->n] = (char)p[i];
+    const tfm_tokenizer *t = d->tokenizer;
+    for (; n && !d->started; p++, n--) {
+        d->started = p[0] != t->strip_char || d->n_cut >= t->strip_start;
+        if (d->started) break;
+        d->n_cut++;
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (t->strip_end && p[i] == t->strip_char && d->n_held < t->strip_end) { d->n_held++; continue; }
+        for (; t->strip_end && p[i] != t->strip_char && d->n_held; d->n_held--) tfm__decode_out(o, (uint8_t)t->strip_char);
+        tfm__decode_out(o, p[i]);
+    }
 }
 
 /* The pending bytes will not become a character. */
@@ -6338,11 +6948,15 @@ static void tfm__decode_id(tfm_decoder *d, tfm__text_out *o, int32_t id) {
     uint32_t n;
     int32_t flags = tfm_token_flags(t, id);
     if (!(flags & TFM_TOKEN_PRESENT) || (flags & TFM_TOKEN_SPECIAL && d->flags & TFM_DECODE_SKIP_SPECIAL)) return;
-    const uint8_t *p = tfm__tok_piece(t, (uint32_t)id, &n);
-    int literal = (tfm__tok_flags(t, (uint32_t)id) & TFM_TOK_PIECE_LITERAL) != 0;
-    int bare = t->flags & TFM_TOK_FIRST_BARE && !d->first_done && !literal;
-    d->first_done = 1;
+    if (t->flags & TFM_TOK_ONCE && d->last == id) return;
+    const uint8_t *p = tfm__tok_text(t, (uint32_t)id, !d->first_done, &n);
+    const uint32_t own = tfm__tok_flags(t, (uint32_t)id);
+    int literal = (own & TFM_TOK_PIECE_LITERAL) != 0, bare = t->flags & TFM_TOK_FIRST_BARE && !d->first_done && !literal;
     if (t->flags & TFM_TOK_PER_BYTE && !(flags & TFM_TOKEN_BYTE)) tfm__decode_drop(d, o);
+    if (d->space) tfm__decode_byte(d, o, ' ');
+    d->first_done = 1;
+    d->last = id;
+    d->space = (own & TFM_TOK_PIECE_SPACE) != 0;
     if (t->flags & TFM_TOK_STRIP_MARKS && (flags & TFM_TOKEN_BYTE || literal)) d->started = 1;
     for (uint32_t i = 0; i < n; i++) if (!bare || p[i] != ' ') tfm__decode_byte(d, o, p[i]);
 }
@@ -6351,6 +6965,7 @@ TFM_API void tfm_decode_init(tfm_decoder *d, const tfm_tokenizer *t, int32_t fla
     memset(d, 0, sizeof *d);
     d->tokenizer = t;
     d->flags = flags;
+    d->last = TFM__NO_ID;
     d->started = d->first_done = (flags & TFM_DECODE_CONTINUATION) != 0;
 }
 
@@ -6372,11 +6987,12 @@ TFM_API size_t tfm_decode_flush(tfm_decoder *d, char *out, size_t cap) {
     o.n = 0;
     o.cap = out ? cap : 0;
     tfm__decode_drop(d, &o);
+    d->n_held = d->space = 0;
     if (o.n > o.cap) *d = before;
     return o.n;
 }
 
-TFM_API size_t tfm_decode_max(const tfm_tokenizer *t) { return 3 * ((size_t)t->max_piece + 4); }
+TFM_API size_t tfm_decode_max(const tfm_tokenizer *t) { return 3 * ((size_t)t->max_text + 5) + t->strip_end; }
 
 /* Whether the run of byte tokens that starts at ids[0] is no UTF-8; its length in *run. Ids that print nothing do not
    end it, nor do special ones if they are skipped. */
@@ -6389,7 +7005,7 @@ static int tfm__decode_bad_run(const tfm_tokenizer *t, const int32_t *ids, int64
         int32_t flags = tfm_token_flags(t, ids[i]);
         if (!(flags & TFM_TOKEN_PRESENT) || (skip && flags & TFM_TOKEN_SPECIAL)) continue;
         if (!(flags & TFM_TOKEN_BYTE)) break;
-        const uint8_t *p = tfm__tok_piece(t, (uint32_t)ids[i], &len);
+        const uint8_t *p = tfm__tok_text(t, (uint32_t)ids[i], 0, &len);
         if (have && (!len || !tfm__utf8_follows(pending, have, p[0]))) bad = 1;
         if (!len || bad) continue;
         pending[have++] = p[0];

@@ -18,6 +18,7 @@ void build_begin(tokenizer_build *b, arena *a, const char *file, int64_t n_rows,
     b->err = err;
     b->unk = b->word_class = TOK_NONE;
     b->grow_mul = 3;
+    b->grow_good = b->grow_bad = 1;
     memset(b->byte_ids, 0xFF, sizeof b->byte_ids);
     out->bos = out->eos = out->unk = -1;
 }
@@ -139,10 +140,11 @@ int build_op(tokenizer_build *b, uint32_t kind, uint32_t x, uint32_t y, uint32_t
     op[1] = x;
     op[2] = y;
     op[3] = z;
+    op[4] = op[5] = 0;
     return TFM_OK;
 }
 
-static int put_string(tokenizer_build *b, const char *text, size_t n, uint32_t *at) {
+int build_string(tokenizer_build *b, const char *text, size_t n, uint32_t *at) {
     char *p = (char *)array_grow(b->strings, &b->cap_strings, b->n_strings + n + 1, 1);
     if (!p) return out_of_memory(b);
     b->strings = p;
@@ -152,27 +154,39 @@ static int put_string(tokenizer_build *b, const char *text, size_t n, uint32_t *
     return TFM_OK;
 }
 
+static int too_long(tokenizer_build *b) {
+    return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: its normalizer makes the text too long", b->file);
+}
+
+/* Notes that an operation may lengthen a text by a factor, a bad byte's U+FFFD by another. */
+static int grow_by(tokenizer_build *b, double good, double bad) {
+    if (good < 1) good = 1;
+    if (bad < 1) bad = 1;
+    b->grow_good *= good;
+    b->grow_bad *= bad;
+    b->grow_add = (uint64_t)((double)b->grow_add * good) + (good > 1);
+    return b->grow_good > 1000 || b->grow_bad > 1000 || b->grow_add > 60000 ? too_long(b) : TFM_OK;
+}
+
 int build_replace(tokenizer_build *b, const char *from, size_t n_from, const char *to, size_t n_to) {
     uint32_t x, z;
     if (!n_from || n_from > 255 || n_to > 255) {
         return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: a Replace is empty or longer than 255 bytes", b->file);
     }
-    int code = put_string(b, from, n_from, &x);
-    if (!code) code = put_string(b, to, n_to, &z);
+    int code = build_string(b, from, n_from, &x);
+    if (!code) code = build_string(b, to, n_to, &z);
     if (code) return code;
     uint64_t growth = n_to > n_from ? (n_to + n_from - 1) / n_from : 1;
     b->grow_mul *= growth;
     b->grow_add *= growth;
-    if (b->grow_mul > 3000 || b->grow_add > 60000) {
-        return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: its replacements make the text too long", b->file);
-    }
+    if (b->grow_mul > 3000 || b->grow_add > 60000) return too_long(b);
     return build_op(b, TFM_TOK_REPLACE, x, (uint32_t)n_from | (uint32_t)n_to << 16, z);
 }
 
 int build_prepend(tokenizer_build *b, const char *text, size_t n, uint32_t when) {
     uint32_t at;
     if (n > 255) return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: a Prepend is longer than 255 bytes", b->file);
-    int code = put_string(b, text, n, &at);
+    int code = build_string(b, text, n, &at);
     b->grow_add += n;
     return code ? code : build_op(b, TFM_TOK_PREPEND, at, (uint32_t)n, when);
 }
@@ -185,14 +199,121 @@ int build_split(tokenizer_build *b, const char *where, const char *pattern, size
     return code ? code : build_op(b, TFM_TOK_SPLIT, start, behaviour, n_memo);
 }
 
+int build_rewrite(tokenizer_build *b, const char *where, const char *pattern, size_t n, const char *to, size_t n_to) {
+    uint32_t start, n_memo, at;
+    int code = regex_compile(&b->expressions, where, pattern, n, &start, &n_memo, b->err);
+    if (!code && n_to > 255) {
+        code = tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: a Replace is longer than 255 bytes", b->file);
+    }
+    if (!code) code = build_string(b, to, n_to, &at);
+    /* an empty match may come before every character and at the end */
+    if (!code) code = grow_by(b, (double)n_to + 1, (double)n_to + 1);
+    b->grow_add += n_to;
+    if (!code) code = build_op(b, TFM_TOK_REWRITE, start, at, (uint32_t)n_to);
+    if (!code) b->ops[b->n_ops - 1][4] = n_memo;
+    return code;
+}
+
+int build_byte_chars(tokenizer_build *b) {
+    int code = grow_by(b, 2, 2);
+    return code ? code : build_op(b, TFM_TOK_BYTE_CHARS, 0, 0, 0);
+}
+
+/* Appends rows; *first is the place of the first. */
+static int put_rows(tokenizer_build *b, const unicode_map *map, uint32_t *first) {
+    uint32_t strings = 0;
+    int code = map->n_strings ? build_string(b, (const char *)map->strings, map->n_strings, &strings) : TFM_OK;
+    uint32_t *rows = (uint32_t *)array_grow(b->maps, &b->cap_maps, 4 * (b->n_maps + map->n_rows), sizeof *rows);
+    if (code) return code;
+    if (!rows) return out_of_memory(b);
+    b->maps = rows;
+    rows += 4 * b->n_maps;
+    memcpy(rows, map->rows, map->n_rows * 4 * sizeof *rows);
+    for (size_t i = 0; i < map->n_rows; i++) {
+        const uint32_t action = rows[4 * i + 2] & 255;
+        if (action == TFM_TOK_MAP_STRING || action == TFM_TOK_MAP_AROUND) rows[4 * i + 3] += strings;
+    }
+    *first = (uint32_t)b->n_maps;
+    b->n_maps += map->n_rows;
+    return TFM_OK;
+}
+
+int build_map(tokenizer_build *b, uint32_t kind, const unicode_map *map, double growth) {
+    uint32_t first;
+    int code = put_rows(b, map, &first);
+    if (!code) code = grow_by(b, growth, 1);
+    return code ? code : build_op(b, kind, first, (uint32_t)map->n_rows, 0);
+}
+
+/* Normal forms make at most 3 bytes of one, with compatibility 11 (UAX 15). */
+int build_form(tokenizer_build *b, int compatibility, int composed) {
+    const unicode_map map = unicode_map_of(UNICODE_COMPATIBILITY);
+    int code = compatibility ? build_map(b, TFM_TOK_MAP, &map, 11) : grow_by(b, 3, 1);
+    return code ? code : build_op(b, composed ? TFM_TOK_NFC : TFM_TOK_NFD, 0, 0, 0);
+}
+
+/* ---- precompiled maps -------------------------------------------------------------------------------------------- */
+
+typedef struct charsmap {
+    const unsigned char *units;
+    size_t n_units, n_texts, steps;
+    const char *texts;
+    double ratio, bad; /* bytes made of one; of the three of U+FFFD */
+} charsmap;
+
+static uint32_t unit_below(uint32_t node, uint32_t unit) { return node ^ (unit >> 10 << ((unit & 512) >> 6)); }
+
+/* Follows every key; depth bytes of one lie behind. Returns 0 if the map is damaged. */
+static int charsmap_walk(charsmap *m, uint32_t node, unsigned depth, int is_fffd) {
+    static const unsigned char fffd[] = {0xEF, 0xBF, 0xBD};
+    if (depth > 64 || m->steps++ > (size_t)1 << 22) return 0;
+    for (uint32_t c = 1; c < 256; c++) {
+        const uint32_t next = node ^ c, unit = next < m->n_units ? load_u32(m->units + 4 * (size_t)next) : 0;
+        const int here = is_fffd && depth < 3 && c == fffd[depth];
+        if (next >= m->n_units || (unit & 0x800000FFu) != c) continue;
+        const uint32_t below = unit_below(next, unit);
+        if (unit >> 8 & 1) {
+            const uint32_t at = below < m->n_units ? load_u32(m->units + 4 * (size_t)below) & 0x7FFFFFFF : UINT32_MAX;
+            if (at >= m->n_texts || !memchr(m->texts + at, 0, m->n_texts - at)) return 0;
+            const double ratio = (double)strlen(m->texts + at) / (depth + 1);
+            if (ratio > m->ratio) m->ratio = ratio;
+            if (here && ratio > m->bad) m->bad = ratio;
+        }
+        if (!charsmap_walk(m, below, depth + 1, here)) return 0;
+    }
+    return 1;
+}
+
+int build_charsmap(tokenizer_build *b, const char *bytes, size_t n, int clusters) {
+    charsmap m = {0};
+    uint32_t at, first = 0;
+    const unicode_map groups = unicode_map_of(UNICODE_CLUSTERS);
+    const size_t unit_bytes = n >= 4 ? load_u32(bytes) : 0;
+    if (n >= 4 && unit_bytes % 4 == 0 && unit_bytes && unit_bytes <= n - 4) {
+        m.units = (const unsigned char *)bytes + 4;
+        m.n_units = unit_bytes / 4;
+        m.texts = bytes + 4 + unit_bytes;
+        m.n_texts = n - 4 - unit_bytes;
+    }
+    if (!m.units || !charsmap_walk(&m, unit_below(0, load_u32(m.units)), 0, 1)) {
+        return tool_fail(b->err, TFM_ERR_FORMAT, "%s: its precompiled character map is damaged", b->file);
+    }
+    int code = build_string(b, bytes, n, &at);
+    if (!code && clusters) code = put_rows(b, &groups, &first);
+    if (!code) code = grow_by(b, m.ratio, m.bad);
+    if (!code) code = build_op(b, TFM_TOK_CHARSMAP, at, (uint32_t)n, first);
+    if (!code) b->ops[b->n_ops - 1][4] = clusters ? (uint32_t)groups.n_rows : 0;
+    return code;
+}
+
 /* ---- merges from scores ------------------------------------------------------------------------------------------ */
 
 static int by_score(const void *x, const void *y) { /* best first */
-    float a = *(const float *)x, b = *(const float *)y;
+    double a = *(const double *)x, b = *(const double *)y;
     return a < b ? 1 : a > b ? -1 : 0;
 }
 
-static uint32_t rank_of(const float *scores, size_t n, float score) {
+static uint32_t rank_of(const double *scores, size_t n, double score) {
     size_t low = 0, high = n;
     while (low < high) {
         size_t mid = low + (high - low) / 2;
@@ -225,7 +346,7 @@ static int one_character(const char *text, uint32_t n) {
 int build_merges_from_scores(tokenizer_build *b) {
     size_t n = 0;
     int64_t stranded = 0;
-    float *scores = (float *)arena_array(b->a, (size_t)b->n_ids + 1, sizeof *scores);
+    double *scores = (double *)arena_array(b->a, (size_t)b->n_ids + 1, sizeof *scores);
     if (!scores) return out_of_memory(b);
     for (uint32_t id = 0; id < b->n_ids; id++) {
         if (!b->pieces[id].name || !b->pieces[id].reachable) continue;
@@ -342,31 +463,55 @@ static int write_hash(tokenizer_build *b, blob *o, int table, uint32_t words, ui
     return tool_fail(b->err, TFM_ERR_FORMAT, "%s: the names of its tokens collide", b->file);
 }
 
-static int write_pieces(tokenizer_build *b, blob *o, uint32_t *max_piece) {
-    size_t total = 0, n = 0;
-    uint32_t *ends = (uint32_t *)arena_array(b->a, (size_t)b->n_ids + 1, 4);
+/* Texts of all pieces as a pair of tables: where each ends, and bytes. which: 0 what the model sees, 1 what they print,
+ * 2 at the start. Notes the longest. */
+static const char *piece_string(const tok_piece *p, int which, uint32_t *n) {
+    if (which == 2 && p->first) { *n = p->n_first; return p->first; }
+    if (which && p->print) { *n = p->n_print; return p->print; }
+    *n = p->length;
+    return p->text;
+}
+static int write_strings(tokenizer_build *b, blob *o, int table, int which, uint32_t *longest) {
+    size_t total = 0;
+    uint32_t n, *ends = (uint32_t *)arena_array(b->a, (size_t)b->n_ids + 1, 4);
+    if (!ends) return out_of_memory(b);
+    for (uint32_t id = 0; id < b->n_ids; id++) {
+        piece_string(&b->pieces[id], which, &n);
+        if (n > *longest) *longest = n;
+        total += n;
+        ends[id + 1] = (uint32_t)total;
+    }
+    write_words(o, table, ends, (size_t)b->n_ids + 1, 1);
+    uint8_t *bytes = begin_table(o, table + 1, total, 1);
+    for (uint32_t id = 0; bytes && id < b->n_ids; id++) {
+        const char *text = piece_string(&b->pieces[id], which, &n);
+        if (n) memcpy(bytes + ends[id], text, n);
+    }
+    return TFM_OK;
+}
+
+static int write_pieces(tokenizer_build *b, blob *o, uint32_t *max_piece, uint32_t *max_text) {
+    size_t n = 0;
+    int prints = 0, starts = 0;
     uint32_t *entries = (uint32_t *)arena_array(b->a, (size_t)b->n_ids + 1, 8);
     uint32_t *hashes = (uint32_t *)arena_array(b->a, (size_t)b->n_ids + 1, 4);
-    if (!ends || !entries || !hashes) return out_of_memory(b);
-    *max_piece = 0;
+    if (!entries || !hashes) return out_of_memory(b);
     for (uint32_t id = 0; id < b->n_ids; id++) {
         const tok_piece *p = &b->pieces[id];
-        total += p->length;
-        ends[id + 1] = (uint32_t)total;
-        if (p->length > *max_piece) *max_piece = p->length;
+        prints |= p->print != NULL;
+        starts |= p->first != NULL;
         if (!p->reachable || !p->length) continue;
         entries[2 * n] = hashes[n] = piece_hash(p->text, p->length);
         entries[2 * n + 1] = id + 1;
         n++;
     }
-    write_words(o, TFM_TOK_ENDS, ends, (size_t)b->n_ids + 1, 1);
-    uint8_t *bytes = begin_table(o, TFM_TOK_BYTES, total, 1);
-    for (uint32_t id = 0; bytes && id < b->n_ids; id++) {
-        if (b->pieces[id].length) memcpy(bytes + ends[id], b->pieces[id].text, b->pieces[id].length);
-    }
+    int code = write_strings(b, o, TFM_TOK_ENDS, 0, max_piece);
+    *max_text = *max_piece;
+    if (!code && prints) code = write_strings(b, o, TFM_TOK_TEXT_ENDS, 1, max_text);
+    if (!code && starts) code = write_strings(b, o, TFM_TOK_FIRST_ENDS, 2, max_text);
     uint8_t *flags = begin_table(o, TFM_TOK_PIECE_FLAGS, b->n_ids, 1);
     for (uint32_t id = 0; flags && id < b->n_ids; id++) flags[id] = (uint8_t)b->pieces[id].flags;
-    return write_hash(b, o, TFM_TOK_HASH, 2, 1, 0, entries, hashes, n);
+    return code ? code : write_hash(b, o, TFM_TOK_HASH, 2, 1, 0, entries, hashes, n);
 }
 
 static int by_pair(const void *x, const void *y) {
@@ -423,7 +568,7 @@ static int write_trie(tokenizer_build *b, blob *o, int root_table, const trie_te
     size_t most = 2, n_nodes = 1;
     uint32_t root[256] = {0};
     for (size_t i = 0; i < n; i++) most += texts[i].n;
-    if (most >= 1u << 24) return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: too many added tokens", b->file);
+    if (most >= 1u << 24) return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: its tokens are too many or too long", b->file);
     trie_range *ranges = (trie_range *)arena_array(b->a, most, sizeof *ranges);
     uint32_t *nodes = (uint32_t *)arena_array(b->a, most, 8);
     if (!ranges || !nodes) return out_of_memory(b);
@@ -481,13 +626,38 @@ static int write_added(tokenizer_build *b, blob *o, uint32_t *max_added) {
     return TFM_OK;
 }
 
+/* Scores, and the trie of the pieces. */
+static int write_unigram(tokenizer_build *b, blob *o) {
+    trie_text *texts = (trie_text *)arena_array(b->a, (size_t)b->n_ids + 1, sizeof *texts);
+    uint32_t *scores = (uint32_t *)arena_array(b->a, (size_t)b->n_ids + 1, 8);
+    size_t n = 0;
+    if (!texts || !scores) return out_of_memory(b);
+    for (uint32_t id = 0; id < b->n_ids; id++) {
+        const tok_piece *p = &b->pieces[id];
+        uint64_t bits;
+        if (p->score != p->score) {
+            return tool_fail(b->err, TFM_ERR_FORMAT, "%s: the score of token %u is not a number", b->file, (unsigned)id);
+        }
+        memcpy(&bits, &p->score, 8);
+        scores[2 * id] = (uint32_t)bits;
+        scores[2 * id + 1] = (uint32_t)(bits >> 32);
+        if (!p->reachable || !p->length) continue;
+        texts[n].text = (const unsigned char *)p->text;
+        texts[n].n = p->length;
+        texts[n++].added = id;
+    }
+    if (n) qsort(texts, n, sizeof *texts, by_text);
+    write_words(o, TFM_TOK_SCORES, scores, b->n_ids, 2);
+    return write_trie(b, o, TFM_TOK_ROOT_PIECES, texts, n);
+}
+
 /* ---- short cuts -------------------------------------------------------------------------------------------------- */
 
 /* The bytes after which a merge may have a space. Returns 0 if words may not be cut at spaces at all. */
 static int bytes_before_spaces(const tokenizer_build *b, uint32_t joins[8]) {
     int has_space = 0;
     memset(joins, 0, 8 * sizeof *joins);
-    if (!b->spaces || b->ignore_merges) return 0;
+    if (!b->spaces || b->ignore_merges || b->model != TFM_TOK_BPE || b->n_inner || b->n_final) return 0;
     for (uint32_t id = 0; id < b->n_ids; id++) {
         has_space |= b->pieces[id].reachable && b->pieces[id].length == 1 && b->pieces[id].text[0] == ' ';
     }
@@ -508,6 +678,7 @@ static int mark_whole_words(tokenizer_build *b, blob *o) {
     int64_t n_ids;
     size_t longest = 256;
     blob bare = {0};
+    if (b->model != TFM_TOK_BPE || ((b->n_inner || b->n_final) && !b->ignore_merges)) return TFM_OK;
     if (tfm_tokenizer_size() > sizeof mem || !blob_take(&bare, o->n)) return out_of_memory(b);
     memcpy(bare.data, o->data, o->n);
     for (int table = 0; table < TFM_TOK_N_TABLES; table++) {
@@ -515,6 +686,8 @@ static int mark_whole_words(tokenizer_build *b, blob *o) {
         if (!model) store_u32(bare.data + 4 * (TFM_TOK_TABLES + 2 * table + 1), 0);
     }
     store_u32(bare.data + 4 * TFM_TOK_N_NORM, 0);
+    store_u32(bare.data + 4 * (TFM_TOK_INNER + 1), 0);
+    store_u32(bare.data + 4 * (TFM_TOK_FINAL + 1), 0);
     store_u32(bare.data + 4 * TFM_TOK_WORD_CLASS, TOK_NONE);
     store_u32(bare.data + 4 * TFM_TOK_FLAGS,
               b->flags & (TFM_TOK_BYTE_LEVEL | TFM_TOK_BYTE_FALLBACK | TFM_TOK_FUSE_UNK));
@@ -538,54 +711,104 @@ static int mark_whole_words(tokenizer_build *b, blob *o) {
 
 /* ---- the section ------------------------------------------------------------------------------------------------- */
 
-static int write_head(tokenizer_build *b, blob *o, uint32_t max_piece, uint32_t max_added) {
+static void write_head(tokenizer_build *b, blob *o, uint32_t max_piece, uint32_t max_text, uint32_t max_added) {
     uint32_t words[TFM_TOK_TABLES] = {0};
-    words[TFM_TOK_FORM] = 1;
+    const uint64_t bad = b->grow_mul * (uint64_t)(b->grow_bad + 0.999), good = b->grow_mul / 3 * (uint64_t)(b->grow_good + 0.999);
+    uint64_t bits;
+    memcpy(&bits, &b->unk_score, 8);
+    words[TFM_TOK_FORM] = 2;
     words[TFM_TOK_SIZE] = (uint32_t)o->n;
     words[TFM_TOK_FLAGS] = b->flags;
-    words[TFM_TOK_MODEL] = TFM_TOK_BPE;
+    words[TFM_TOK_MODEL] = b->model;
     words[TFM_TOK_N_IDS] = b->n_ids;
     words[TFM_TOK_UNK] = b->unk;
     words[TFM_TOK_MAX_PIECE] = max_piece;
+    words[TFM_TOK_MAX_TEXT] = max_text;
     words[TFM_TOK_MAX_ADDED] = max_added;
-    words[TFM_TOK_GROW_MUL] = (uint32_t)b->grow_mul;
+    words[TFM_TOK_GROW_MUL] = (uint32_t)(good > bad ? good : bad);
     words[TFM_TOK_GROW_ADD] = (uint32_t)b->grow_add;
     words[TFM_TOK_WORD_CLASS] = b->word_class;
+    words[TFM_TOK_WORD_LIMIT] = b->word_limit;
     words[TFM_TOK_N_NORM] = b->n_norm;
+    words[TFM_TOK_INNER] = b->inner;
+    words[TFM_TOK_INNER + 1] = b->n_inner;
+    words[TFM_TOK_FINAL] = b->final;
+    words[TFM_TOK_FINAL + 1] = b->n_final;
+    words[TFM_TOK_STRIP] = b->strip;
+    words[TFM_TOK_UNK_SCORE] = (uint32_t)bits;
+    words[TFM_TOK_UNK_SCORE + 1] = (uint32_t)(bits >> 32);
     for (int i = 0; i < TFM_TOK_TABLES; i++) store_u32(o->data + 4 * i, words[i]);
-    return TFM_OK;
+}
+
+/* Operations and what they name. */
+static void write_ops(tokenizer_build *b, blob *o) {
+    write_words(o, TFM_TOK_OPS, b->ops[0], b->n_ops, 6);
+    write_words(o, TFM_TOK_MAPS, b->maps, b->n_maps, 4);
+    write_bytes(o, TFM_TOK_CODE, b->expressions.code, b->expressions.n_code, 8);
+    write_bytes(o, TFM_TOK_CLASSES, b->expressions.classes, b->expressions.n_classes, 32);
+    write_bytes(o, TFM_TOK_RANGES, b->expressions.ranges, b->expressions.n_ranges, 8);
+    write_bytes(o, TFM_TOK_STRINGS, b->strings, b->n_strings, 1);
 }
 
 static int write_section(tokenizer_build *b, blob *o) {
-    uint32_t max_piece = 0, max_added = 0, joins[8];
+    uint32_t max_piece = 0, max_text = 0, max_added = 0, joins[8];
     int code = blob_words(o, TFM_TOK_TABLES + 2 * TFM_TOK_N_TABLES) ? TFM_OK : out_of_memory(b);
-    if (!code) code = write_pieces(b, o, &max_piece);
-    if (!code) code = write_merges(b, o);
+    if (!code) code = write_pieces(b, o, &max_piece, &max_text);
+    if (!code) code = b->model == TFM_TOK_UNIGRAM ? write_unigram(b, o) : write_merges(b, o);
     if (!code) code = write_added(b, o, &max_added);
     if (code) return code;
     write_words(o, TFM_TOK_BYTE_IDS, b->byte_ids, b->flags & (TFM_TOK_BYTE_LEVEL | TFM_TOK_BYTE_FALLBACK) ? 256 : 0, 1);
     write_words(o, TFM_TOK_PREFIX, b->prefix, b->n_prefix, 1);
     write_words(o, TFM_TOK_SUFFIX, b->suffix, b->n_suffix, 1);
-    write_words(o, TFM_TOK_OPS, b->ops[0], b->n_ops, 4);
-    write_bytes(o, TFM_TOK_CODE, b->expressions.code, b->expressions.n_code, 8);
-    write_bytes(o, TFM_TOK_CLASSES, b->expressions.classes, b->expressions.n_classes, 32);
-    write_bytes(o, TFM_TOK_RANGES, b->expressions.ranges, b->expressions.n_ranges, 8);
-    write_bytes(o, TFM_TOK_STRINGS, b->strings, b->n_strings, 1);
+    write_ops(b, o);
     if (bytes_before_spaces(b, joins)) write_words(o, TFM_TOK_JOINS, joins, 8, 1);
     if (o->failed) return out_of_memory(b);
-    b->flags |= TFM_TOK_WHOLE_WORDS;
-    code = write_head(b, o, max_piece, max_added);
-    return code ? code : mark_whole_words(b, o);
+    if (b->model == TFM_TOK_BPE) b->flags |= TFM_TOK_WHOLE_WORDS;
+    write_head(b, o, max_piece, max_text, max_added);
+    return mark_whole_words(b, o);
+}
+
+/* A section that has the normaliser alone does it. */
+const char *build_normalised(tokenizer_build *b, const char *text, size_t n, size_t *length) {
+    tokenizer_build bare = *b;
+    blob o = {0};
+    uint64_t mem[64];
+    uint32_t no_pieces = 0;
+    const tfm_tokenizer *t;
+    char *out = NULL;
+    void *scratch = NULL;
+    bare.model = TFM_TOK_WORDLEVEL;
+    bare.flags = bare.n_ids = bare.n_inner = bare.n_final = 0;
+    bare.word_class = TOK_NONE;
+    bare.n_ops = b->n_norm;
+    blob_words(&o, TFM_TOK_TABLES + 2 * TFM_TOK_N_TABLES);
+    write_words(&o, TFM_TOK_ENDS, &no_pieces, 1, 1);
+    write_ops(&bare, &o);
+    if (!o.failed && tfm_tokenizer_size() <= sizeof mem) {
+        write_head(&bare, &o, 0, 0, 0);
+        if (tfm_tokenizer_open(o.data, o.n, mem, sizeof mem, &t, NULL) == TFM_OK) {
+            const size_t room = tfm_encode_size(t, n);
+            scratch = room ? malloc(room) : NULL;
+            *length = scratch ? tfm_normalize(t, text, n, NULL, 0, scratch, room) : SIZE_MAX;
+            if (*length != SIZE_MAX) out = (char *)arena_alloc(b->a, *length + 1);
+            if (out) tfm_normalize(t, text, n, out, *length, scratch, room);
+        }
+    }
+    free(scratch);
+    free(o.data);
+    return out;
 }
 
 int build_abandon(tokenizer_build *b, int code) {
     free(b->merges);
     free(b->added);
     free(b->strings);
+    free(b->maps);
     regex_pool_free(&b->expressions);
     b->merges = NULL;
     b->added = NULL;
     b->strings = NULL;
+    b->maps = NULL;
     return code;
 }
 

@@ -10,6 +10,7 @@
 
 #include "regex.h"
 #include "tokenizer.h"
+#include "unicode.h"
 
 #define TOK_SPACE_MARK "\xE2\x96\x81" /* U+2581 */
 #define TOK_NONE UINT32_MAX
@@ -17,11 +18,13 @@
 typedef struct tok_piece {
     const char *name; /* as in the vocabulary, its identity */
     uint32_t name_length;
-    const char *text; /* what it stands for */
+    const char *text; /* what the model sees */
     uint32_t length;
+    const char *print, *first; /* what it prints; what it prints at the start of a text. NULL: the one before */
+    uint32_t n_print, n_first;
     uint32_t flags;   /* TFM_TOKEN_..., TFM_TOK_PIECE_... */
     uint32_t reachable; /* the model may make it */
-    float score;
+    double score;
 } tok_piece;
 
 typedef struct tok_merge {
@@ -53,14 +56,20 @@ typedef struct tokenizer_build {
     tok_added *added;
     size_t n_added, cap_added;
     uint32_t byte_ids[256];
-    uint32_t ops[TFM_TOK_MAX_OPS][4];
+    uint32_t ops[TFM_TOK_MAX_OPS][6];
     uint32_t n_ops, n_norm;
+    uint32_t *maps; /* rows of 4 */
+    size_t n_maps, cap_maps;
     char *strings;
     size_t n_strings, cap_strings;
     regex_pool expressions;
     uint32_t prefix[16], suffix[16], n_prefix, n_suffix;
-    uint32_t flags, unk, word_class;
-    uint64_t grow_mul, grow_add;
+    uint32_t model, flags, unk, word_class, word_limit;
+    uint32_t inner, n_inner, final, n_final; /* in strings */
+    uint32_t strip; /* TFM_TOK_STRIP */
+    double unk_score;
+    uint64_t grow_mul, grow_add; /* by what replaces one string by another */
+    double grow_good, grow_bad;  /* by the other operations: any text; a bad byte, beyond U+FFFD */
     int spaces, ignore_merges;
 } tokenizer_build;
 
@@ -83,6 +92,17 @@ int build_merges_from_scores(tokenizer_build *b);
 int build_add_token(tokenizer_build *b, const tok_added *token);
 
 int build_op(tokenizer_build *b, uint32_t kind, uint32_t x, uint32_t y, uint32_t z);
+int build_string(tokenizer_build *b, const char *text, size_t n, uint32_t *at);
+/* A map of characters, or a split at its groups: growth is by how much it may lengthen a text. */
+int build_map(tokenizer_build *b, uint32_t kind, const unicode_map *map, double growth);
+int build_rewrite(tokenizer_build *b, const char *where, const char *pattern, size_t n, const char *to, size_t n_to);
+/* Bytes of a precompiled SentencePiece map; clusters: as the `tokenizers` package applies it. */
+int build_charsmap(tokenizer_build *b, const char *bytes, size_t n, int clusters);
+int build_byte_chars(tokenizer_build *b);
+/* The normal forms: compatibility 0 or 1, composed 0 or 1. */
+int build_form(tokenizer_build *b, int compatibility, int composed);
+/* What the normaliser makes of a text, in the arena. NULL: no memory. */
+const char *build_normalised(tokenizer_build *b, const char *text, size_t n, size_t *length);
 int build_replace(tokenizer_build *b, const char *from, size_t n_from, const char *to, size_t n_to);
 int build_prepend(tokenizer_build *b, const char *text, size_t n, uint32_t when);
 int build_split(tokenizer_build *b, const char *where, const char *pattern, size_t n, int is_regex, uint32_t behaviour);
@@ -105,6 +125,9 @@ int tok_space_piece(tokenizer_build *b, uint32_t id);
 int tok_byte_piece(tokenizer_build *b, uint32_t id);
 int tok_matched_piece(tokenizer_build *b, uint32_t id, int control, int normalized);
 int tok_space_ops(tokenizer_build *b, int prefix);
+
+/* text[0..n) with U+2581 for its spaces. */
+const char *tok_mark_spaces(arena *a, const char *text, size_t n, size_t *length);
 
 /* The pre-tokenizer of GPT-2, which ByteLevel implies. */
 extern const char tok_gpt2_pattern[];

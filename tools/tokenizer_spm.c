@@ -130,6 +130,17 @@ int tok_space_piece(tokenizer_build *b, uint32_t id) {
     return p->text ? TFM_OK : tool_fail(b->err, TFM_ERR_MEMORY, "%s: out of memory", b->file);
 }
 
+const char *tok_mark_spaces(arena *a, const char *text, size_t n, size_t *length) {
+    char *out = (char *)arena_alloc(a, 3 * n + 1);
+    size_t m = 0;
+    for (size_t i = 0; out && i < n; i++) {
+        if (text[i] == ' ') { memcpy(out + m, TOK_SPACE_MARK, 3); m += 3; }
+        else out[m++] = text[i];
+    }
+    *length = m;
+    return out;
+}
+
 /* The piece of a byte. */
 int tok_byte_piece(tokenizer_build *b, uint32_t id) {
     tok_piece *p = &b->pieces[id];
@@ -173,7 +184,9 @@ static int spm_piece(tokenizer_build *b, const spm_model *m, uint32_t id, wire w
     int code = text ? build_piece(b, id, text, n) : TFM_ERR_MEMORY;
     if (code) return code;
     tok_piece *p = &b->pieces[id];
-    memcpy(&p->score, &score_bits, 4);
+    float score;
+    memcpy(&score, &score_bits, 4);
+    p->score = score;
     switch (type) {
     case SPM_NORMAL: return tok_space_piece(b, id);
     case SPM_BYTE: return tok_byte_piece(b, id);
@@ -201,7 +214,7 @@ int tok_space_ops(tokenizer_build *b, int prefix) {
     if (!code) code = build_replace(b, TOK_SPACE_MARK, 3, " ", 1);
     b->n_norm = b->n_ops;
     b->spaces = 1;
-    if (prefix) b->flags |= TFM_TOK_STRIP;
+    if (prefix) b->strip = 1 | (uint32_t)' ' << 16;
     return code;
 }
 
@@ -240,24 +253,12 @@ int tokenizer_from_sentencepiece(arena *a, const source *model, int64_t n_rows, 
 
 /* ---- llama2.c ---------------------------------------------------------------------------------------------------- */
 
-/* Spaces are plain in this file; what follows expects the mark. */
-static const char *mark_spaces(arena *a, const char *text, size_t n, size_t *length) {
-    char *out = (char *)arena_alloc(a, 3 * n + 1);
-    size_t m = 0;
-    for (size_t i = 0; out && i < n; i++) {
-        if (text[i] == ' ') { memcpy(out + m, TOK_SPACE_MARK, 3); m += 3; }
-        else out[m++] = text[i];
-    }
-    *length = m;
-    return out;
-}
-
 static int read_llama2c(tokenizer_build *b, const l2c_tokenizer *t) {
     int code = build_ids(b, (int64_t)t->n_pieces, t->n_pieces);
     for (uint32_t id = 0; !code && id < t->n_pieces; id++) {
         const l2c_piece *p = &t->pieces[id];
         size_t n;
-        const char *name = mark_spaces(b->a, p->text, p->length, &n);
+        const char *name = tok_mark_spaces(b->a, p->text, p->length, &n);
         code = name ? build_piece(b, id, name, n) : TFM_ERR_MEMORY;
         if (code) break;
         b->pieces[id].score = p->score;
