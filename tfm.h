@@ -2607,7 +2607,7 @@ struct tfm_model {
     tfm__ptr blocks, layer_block, bound, index; /* tfm_block[], uint8_t[], tfm__bound[], int32_t[] (-1 = none) */
     int64_t n_bound;
     uint64_t identity;                          /* of description and tensor shapes; sessions remember it */
-    uint64_t tokenizer[32];                     /* a tfm_tokenizer */
+    uint64_t tokenizer[48];                     /* a tfm_tokenizer */
     uint64_t chat[16];                          /* a tfm_chat */
     int32_t has_tokenizer, has_chat;
     /* what tfm_model_close gives back; all zero for objects in the caller's memory */
@@ -4625,6 +4625,8 @@ struct tfm_tokenizer {
     double unk_score;
     tfm__tok_table table[TFM_TOK_N_TABLES];
 };
+/* It lives inside the model: too large is an error here. */
+typedef char tfm__tokenizer_fits[sizeof(tfm_tokenizer) <= sizeof(((tfm_model *)0)->tokenizer) ? 1 : -1];
 
 /* ---- tables ------------------------------------------------------------------------------------------------------ */
 

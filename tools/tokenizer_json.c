@@ -612,6 +612,11 @@ static int model_kind(const json *model) {
     return json_get(model, "max_input_chars_per_word") ? TFM_TOK_WORDPIECE : TFM_TOK_WORDLEVEL;
 }
 
+static int has_text(const json *object, const char *key) {
+    const json *v = json_get(object, key);
+    return json_is(v, JSON_STRING) && v->count > 0;
+}
+
 static int vocab_has(const json *vocab, const char *piece) {
     if (json_is(vocab, JSON_OBJECT)) return json_get(vocab, piece) != NULL;
     for (size_t i = 0; i < json_count(vocab); i++) if (is_text(json_at(json_at(vocab, i), 0), piece)) return 1;
@@ -841,7 +846,7 @@ static int survey(hf *h) {
     if (!code) code = walk(h, "pre_tokenizer", "pretokenizers", pre_tokenizers, 1);
     if (code) return code;
     const int has_mark = vocab_has(vocab, TOK_SPACE_MARK), kind = model_kind(model);
-    const int affixes = json_count(json_get(model, "continuing_subword_prefix")) || json_count(json_get(model, "end_of_word_suffix"));
+    const int affixes = has_text(model, "continuing_subword_prefix") || has_text(model, "end_of_word_suffix");
     h->bytes = h->n_levels == 1 && h->level_last && kind == TFM_TOK_BPE && !affixes && !h->marks;
     h->b.spaces = h->marks && !h->no_spaces && !h->n_levels && has_mark && !affixes &&
                   (kind == TFM_TOK_BPE || kind == TFM_TOK_UNIGRAM);
