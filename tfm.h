@@ -290,7 +290,7 @@ typedef struct tfm_matmul_args {
     size_t scratch_bytes;
 } tfm_matmul_args;
 
-/* Attention over a cache, causal by position. Item i = (token i / n_heads, head i % n_heads).
+/* Attention over a cache, causal by position. Item i = (head i / n, token i % n): parts of them cost nearly the same.
    Cache: k and v are [n_kv_heads][length][head_dim] of kv_type (F32, F16, BF16, Q8_0); position p lies in slot
    p % length. Query t stands at position pos + t and sees positions (p - window, p] (window 0: [0, p]); the keys of all
    n queries are in the cache already. With a chunk, a query sees the positions from the last multiple of it on; a mask
@@ -7669,6 +7669,9 @@ static int tfm__sees(const tfm_attention_args *a, int32_t head, int32_t pos, int
     return j == pos || (j % s < last && j % s >= last - a->mask_columns);
 }
 
+/* Attention: the floats of a block of keys or values that a thread has on its stack at a time. */
+enum { TFM__PANEL = 4096 };
+
 /* What a matmul kernel of one format takes; see [C]. */
 typedef void (*tfm__strips_fn)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1);
 
@@ -8106,6 +8109,7 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
 #define TFM__PASS_NAME "scalar"
 #define TFM__TOKENS 4 /* q8 matmul: tokens that share one unpacking */
 #define TFM__STRIPS 1 /* float matmul: strips that share one activation */
+#define TFM__QUERIES 4 /* attention: queries that share a block in float32 */
 #define TFM__FLIP 0   /* 1: the dot product wants 8-bit codes + 128 */
 
 typedef struct FN(vf) { float v[16]; } FN(vf);
@@ -8241,6 +8245,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) { /* acc + low * s[0] 
 #endif
 #define TFM__TOKENS 4
 #define TFM__STRIPS 1
+#define TFM__QUERIES 24
 
 typedef struct FN(vf) { __m256 a, b; } FN(vf);
 typedef struct FN(vi) { __m256i a, b; } FN(vi);
@@ -8470,6 +8475,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #define TFM__FLIP 0
 #endif
 #define TFM__STRIPS 4
+#define TFM__QUERIES 24
 
 #define VF __m512
 #define VI __m512i
@@ -8614,6 +8620,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #endif
 #define TFM__TOKENS 4
 #define TFM__STRIPS 1
+#define TFM__QUERIES 24
 #define TFM__FLIP 0
 
 typedef struct FN(vf) { float32x4_t v[4]; } FN(vf);
@@ -8820,6 +8827,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #define TFM__PASS_NAME "wasm"
 #define TFM__TOKENS 4
 #define TFM__STRIPS 1
+#define TFM__QUERIES 24
 #define TFM__FLIP 0
 
 typedef struct FN(vf) { v128_t v[4]; } FN(vf);
@@ -9786,8 +9794,8 @@ static void FN(matmul)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1)
 /* --- attention ---------------------------------------------------------------------------------------------------- */
 
 #ifndef TFM__OLD
-/* One query of one head: it sees positions [begin, end), or those of them that the mask lets through. m and l are the running maximum and sum; out holds the running
-   weighted sum of values. */
+/* One query of one head: it sees positions [begin, end), or those of them that the mask lets through. m and l are the
+   running maximum and sum; out holds the running weighted sum of values. */
 typedef struct FN(query) {
     const float *q;
     float *out, m, l, slope, sink;
@@ -9795,13 +9803,17 @@ typedef struct FN(query) {
     int32_t head;
 } FN(query);
 
-/* Keys or values of one kv head: `count` positions from `first` on, stored in a ring. */
-typedef struct FN(ring) { const uint8_t *base; size_t row_bytes; int64_t length, slot; } FN(ring);
+/* A block of 64 positions from `first` on, and the queries that see some of it: rows[r] those in [j0[r], j1[r]). All
+   that is read of keys and values lies in [u0, u1). */
+typedef struct FN(block) {
+    int64_t first;
+    int n, u0, u1, j0[TFM__QUERIES], j1[TFM__QUERIES];
+    FN(query) *rows[TFM__QUERIES];
+    float score[TFM__QUERIES][64], keep[TFM__QUERIES], take[TFM__QUERIES];
+} FN(block);
 
-TFM__BODY const uint8_t *FN(ring_row)(const FN(ring) *r, int64_t j) { /* j-th position after the ring's slot */
-    const int64_t s = r->slot + j;
-    return r->base + (size_t)(s < r->length ? s : s - r->length) * r->row_bytes;
-}
+/* Keys or values of one kv head, stored in a ring. */
+typedef struct FN(ring) { const uint8_t *base; size_t row_bytes; int64_t length; } FN(ring);
 
 /* Elements [16 c, 16 c + w) of a cached row; the other lanes are 0. */
 TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *row, int64_t c, int64_t w) {
@@ -9821,82 +9833,124 @@ TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *row, int64_t c, int6
     return type == TFM_F16 ? FN(load_f16)(row) : FN(load_bf16)(row);
 }
 
+/* panel[i][..] = elements [c0, c1) of position `first` + i as float32, in rows of `pitch` floats; n positions. What
+   lies beyond c1 in the last 16 is 0. */
+TFM__BODY void FN(read_ring)(const int32_t type, float *panel, int64_t pitch, const FN(ring) *ring, int64_t first,
+                             int n, int64_t c0, int64_t c1) {
+    int64_t slot = tfm__remainder(first, ring->length);
+    for (int i = 0; i < n; i++, slot = slot + 1 < ring->length ? slot + 1 : 0) {
+        const uint8_t *row = ring->base + (size_t)slot * ring->row_bytes;
+        for (int64_t c = c0; c < c1; c += 16) {
+            FN(store)(panel + i * pitch + (c - c0), FN(load_kv)(type, row, c / 16, c1 - c < 16 ? c1 - c : 16));
+        }
+    }
+}
+
+#define TFM__READ_RING(T) \
+    static void FN(read_ring_##T)(float *panel, int64_t pitch, const FN(ring) *r, int64_t first, int n, int64_t c0, \
+                                  int64_t c1) { \
+        FN(read_ring)(TFM_##T, panel, pitch, r, first, n, c0, c1); \
+    }
+TFM__READ_RING(F32)
+TFM__READ_RING(F16)
+TFM__READ_RING(BF16)
+TFM__READ_RING(Q8_0)
+#undef TFM__READ_RING
+
+static void FN(read_cache)(int32_t type, float *panel, int64_t pitch, const FN(ring) *r, int64_t first, int n,
+                           int64_t c0, int64_t c1) {
+    switch (type) {
+    case TFM_F32: FN(read_ring_F32)(panel, pitch, r, first, n, c0, c1); break;
+    case TFM_F16: FN(read_ring_F16)(panel, pitch, r, first, n, c0, c1); break;
+    case TFM_BF16: FN(read_ring_BF16)(panel, pitch, r, first, n, c0, c1); break;
+    case TFM_Q8_0: FN(read_ring_Q8_0)(panel, pitch, r, first, n, c0, c1); break;
+    default: break;
+    }
+}
+
 static float FN(bf16)(float x) { return tfm__bf16_to_f32(tfm__f32_to_bf16(x)); }
+
+/* part[r][i] = q[r] * key[i - i0], elements 16 c + lane summed over c; nk keys at a time share the loads of nr
+   queries. */
+TFM__BODY void FN(dots)(const int nr, FN(query) *const *rows, const float *keys, int64_t pitch, int i0, int i1,
+                        int64_t head_dim, VF (*part)[16]) {
+    const int nk = TFM__STRIPS == 4 ? 4 : 1; /* as many chains as there are registers */
+    for (int i = i0; i < i1; i += nk, keys += nk * pitch) {
+        VF acc[4][4];
+        TFM__UNROLL
+        for (int r = 0; r < nr; r++) {
+            TFM__UNROLL
+            for (int k = 0; k < nk; k++) acc[r][k] = FN(set)(0.0f);
+        }
+        for (int64_t c = 0; c < head_dim; c += 16) {
+            const int64_t w = head_dim - c < 16 ? head_dim - c : 16;
+            VF key[4];
+            TFM__UNROLL
+            for (int k = 0; k < nk; k++) key[k] = FN(load)(keys + k * pitch + c);
+            TFM__UNROLL
+            for (int r = 0; r < nr; r++) {
+                const VF q = FN(get)(rows[r]->q + c, w, 0.0f);
+                TFM__UNROLL
+                for (int k = 0; k < nk; k++) acc[r][k] = FN(madd)(q, key[k], acc[r][k]);
+            }
+        }
+        TFM__UNROLL
+        for (int r = 0; r < nr; r++) {
+            TFM__UNROLL
+            for (int k = 0; k < nk; k++) part[r][i + k] = acc[r][k];
+        }
+    }
+}
+
+/* score[r][j] = q[r] * k[j] for all j of [u0, u1). The panel holds 16 keys, or fewer of wide heads, and then there are
+   only four queries. */
+static void FN(scores)(FN(block) *b, const tfm_attention_args *a, const FN(ring) *keys, float *panel) {
+    const int64_t pitch = (a->head_dim + 15) / 16 * 16;
+    const int at_once = pitch <= TFM__PANEL / 16 ? 16 : 4;
+    VF part[4][16];
+    for (int j = b->u0 / 16 * 16; j < b->u1; j += 16) {
+        for (int i = 0; i < 16; i += at_once) {
+            const int from = j + i > b->u0 ? j + i : b->u0, end = j + i + at_once, to = end < b->u1 ? end : b->u1;
+            if (from > j + i || to < end) memset(panel, 0, 4 * (size_t)(at_once * pitch));
+            if (from < to) {
+                float *at = panel + (from - j - i) * pitch;
+                FN(read_cache)(a->kv_type, at, pitch, keys, b->first + from, to - from, 0, a->head_dim);
+            }
+            for (int r = 0; r < b->n; r += 4) {
+                FN(query) *const *rows = b->rows + r;
+                const int nr = b->n - r < 4 ? b->n - r : 4;
+                if (nr == 4) FN(dots)(4, rows, panel, pitch, i, i + at_once, a->head_dim, part);
+                if (nr == 3) FN(dots)(3, rows, panel, pitch, i, i + at_once, a->head_dim, part);
+                if (nr == 2) FN(dots)(2, rows, panel, pitch, i, i + at_once, a->head_dim, part);
+                if (nr == 1) FN(dots)(1, rows, panel, pitch, i, i + at_once, a->head_dim, part);
+                for (int k = 0; i + at_once == 16 && k < nr; k++) FN(store)(b->score[r + k] + j, FN(sum16)(part[k]));
+            }
+        }
+    }
+}
 
 static int FN(sees_at)(const tfm_attention_args *a, const FN(query) *row, int64_t j) {
     return tfm__sees(a, row->head, (int32_t)row->end - 1, (int32_t)j);
 }
 
-/* 16 scores of a block from 16 vectors of partial sums, for positions from `first` on; those outside [j0, j1) get -inf. */
-static void FN(close_scores)(float *score, const VF *part, const tfm_attention_args *a, const FN(query) *row, int64_t first,
-                             int j0, int j1) {
+/* What follows on a dot product: scale, cap, distance, mask. */
+static void FN(finish_scores)(float *score, const tfm_attention_args *a, const FN(query) *row, int64_t first, int j0,
+                              int j1) {
     static const float count[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
-    VF s = FN(mul)(FN(sum16)(part), FN(set)(a->scale));
-    if (a->softcap > 0) s = FN(cap)(s, FN(set)(a->softcap));
-    if (a->slopes && !a->slopes_bf16)
-        s = FN(madd)(FN(set)(row->slope), FN(sub)(FN(load)(count), FN(set)((float)(row->end - 1 - first))), s);
-    FN(store)(score, s);
-    for (int i = 0; a->slopes && a->slopes_bf16 && i < 16; i++)
-        score[i] += a->scale * FN(bf16)(row->slope * (float)(first + i));
-    for (int i = 0; i < 16; i++) if (i < j0 || i >= j1) score[i] = -TFM__INFINITY;
-    for (int i = 0; a->mask && i < 16; i++) if (!FN(sees_at)(a, row, first + i)) score[i] = -TFM__INFINITY;
-}
-
-/* score[r][j] = scale * q[r].k[j] for j in [j0, j1) of a block, capped; -inf elsewhere. */
-TFM__BODY void FN(scores)(const int32_t type, const int nr, float (*score)[64], const FN(query) *rows,
-                          const FN(ring) *k, const tfm_attention_args *a, int64_t first, int j0, int j1) {
-    const int64_t head_dim = a->head_dim;
     for (int j = 0; j < 64; j += 16) {
-        VF part[4][16];
-        for (int i = 0; i < 16; i++) {
-            VF acc[4];
-            TFM__UNROLL
-            for (int r = 0; r < nr; r++) acc[r] = FN(set)(0.0f);
-            if (j + i >= j0 && j + i < j1) {
-                const uint8_t *key = FN(ring_row)(k, j + i - j0);
-                for (int64_t c = 0; 16 * c < head_dim; c++) {
-                    const int64_t w = head_dim - 16 * c < 16 ? head_dim - 16 * c : 16;
-                    const VF kv = FN(load_kv)(type, key, c, w);
-                    TFM__UNROLL
-                    for (int r = 0; r < nr; r++) acc[r] = FN(madd)(FN(get)(rows[r].q + 16 * c, w, 0.0f), kv, acc[r]);
-                }
-            }
-            TFM__UNROLL
-            for (int r = 0; r < nr; r++) part[r][i] = acc[r];
+        VF s = FN(mul)(FN(load)(score + j), FN(set)(a->scale));
+        if (a->softcap > 0) s = FN(cap)(s, FN(set)(a->softcap));
+        if (a->slopes && !a->slopes_bf16) {
+            const VF distance = FN(sub)(FN(load)(count), FN(set)((float)(row->end - 1 - first - j)));
+            s = FN(madd)(FN(set)(row->slope), distance, s);
         }
-        for (int r = 0; r < nr; r++) FN(close_scores)(score[r] + j, part[r], a, &rows[r], first + j, j0 - j, j1 - j);
+        FN(store)(score + j, s);
     }
-}
-
-/* out[chunk] = out * keep + (sum over j of p[j] v[j]) * take, for nc chunks of 16 from chunk c on. */
-TFM__BODY void FN(values)(const int32_t type, const int nr, const int nc, float (*p)[64], const FN(query) *rows,
-                          const float *keep, const float *take, const FN(ring) *v, int n, int j0, int64_t c,
-                          int64_t w) {
-    VF acc[4][4];
-    TFM__UNROLL
-    for (int r = 0; r < nr; r++) {
-        TFM__UNROLL
-        for (int i = 0; i < nc; i++) acc[r][i] = FN(set)(0.0f);
-    }
-    for (int j = 0; j < n; j++) {
-        const uint8_t *row = FN(ring_row)(v, j);
-        VF x[4];
-        TFM__UNROLL
-        for (int i = 0; i < nc; i++) x[i] = FN(load_kv)(type, row, c + i, w);
-        TFM__UNROLL
-        for (int r = 0; r < nr; r++) {
-            const VF weight = FN(set)(p[r][j0 + j]);
-            TFM__UNROLL
-            for (int i = 0; i < nc; i++) acc[r][i] = FN(madd)(weight, x[i], acc[r][i]);
-        }
-    }
-    for (int r = 0; r < nr; r++) {
-        TFM__UNROLL
-        for (int i = 0; i < nc; i++) {
-            float *out = rows[r].out + 16 * (c + i);
-            FN(put)(out, FN(madd)(acc[r][i], FN(set)(take[r]), FN(mul)(FN(get)(out, w, 0.0f), FN(set)(keep[r]))), w);
-        }
-    }
+    for (int j = 0; a->slopes && a->slopes_bf16 && j < 64; j++)
+        score[j] += a->scale * FN(bf16)(row->slope * (float)(first + j));
+    for (int j = 0; j < j0; j++) score[j] = -TFM__INFINITY;
+    for (int j = j1; j < 64; j++) score[j] = -TFM__INFINITY;
+    for (int j = j0; a->mask && j < j1; j++) if (!FN(sees_at)(a, row, first + j)) score[j] = -TFM__INFINITY;
 }
 
 static float FN(exp_one)(float x) {
@@ -9905,9 +9959,8 @@ static float FN(exp_one)(float x) {
     return v[0];
 }
 
-/* Turns the scores of a block into weights against the block's own maximum, and merges maximum and sum into those of
-   the query; its old output counts `keep`, that of the block `take`. */
-static void FN(weigh)(float *score, FN(query) *row, float *keep, float *take) {
+/* Turns 64 scores into weights against their own maximum, which is returned; *sum gets the weights' sum. */
+static float FN(weights)(float *score, float *sum) {
     const float top = FN(maximum)(score, 64);
     VF e[4];
     TFM__UNROLL
@@ -9915,31 +9968,82 @@ static void FN(weigh)(float *score, FN(query) *row, float *keep, float *take) {
         e[i] = FN(exp)(FN(sub)(FN(load)(score + 16 * i), FN(set)(top)));
         FN(store)(score + 16 * i, e[i]);
     }
-    const float l = FN(sum)(FN(add)(FN(add)(e[0], e[1]), FN(add)(e[2], e[3])));
-    const float m = row->m > top ? row->m : top;
-    *keep = FN(exp_one)(row->m - m);
-    *take = FN(exp_one)(top - m);
-    row->l = row->l * *keep + l * *take;
-    row->m = m;
+    *sum = FN(sum)(FN(add)(FN(add)(e[0], e[1]), FN(add)(e[2], e[3])));
+    return top;
 }
 
-/* One block of 64 positions from `first` on, of which [j0, j1) are visible to all nr queries. */
-TFM__BODY void FN(block)(const int32_t type, const int nr, FN(query) *rows, const FN(ring) *k, const FN(ring) *v,
-                         const tfm_attention_args *a, int64_t first, int j0, int j1) {
-    float score[4][64], keep[4], take[4];
-    const int64_t head_dim = a->head_dim;
-    const int nc = nr == 1 || TFM__STRIPS == 4 ? 4 : 1; /* as many chains as there are registers */
-    FN(scores)(type, nr, score, rows, k, a, first, j0, j1);
-    for (int r = 0; r < nr; r++) FN(weigh)(score[r], &rows[r], &keep[r], &take[r]);
-    int64_t c = 0;
-    if (nc > 1) {
-        for (; 16 * (c + nc) <= head_dim; c += nc) {
-            FN(values)(type, nr, nc, score, rows, keep, take, v, j1 - j0, j0, c, 16);
+/* Scores become weights; the block's maximum and sum are merged into those of the query, whose old output counts
+   `keep` and that of the block `take`. */
+static void FN(weigh)(FN(block) *b, const tfm_attention_args *a) {
+    float sum[TFM__QUERIES];
+    for (int r = 0; r < b->n; r++) {
+        FN(query) *row = b->rows[r];
+        FN(finish_scores)(b->score[r], a, row, b->first, b->j0[r], b->j1[r]);
+        const float top = FN(weights)(b->score[r], &sum[r]), m = row->m > top ? row->m : top;
+        b->keep[r] = row->m - m;
+        b->take[r] = top - m;
+        row->m = m;
+    }
+    TFM__EACH(i, w, b->n) FN(put)(b->keep + i, FN(exp)(FN(get)(b->keep + i, w, 0.0f)), w);
+    TFM__EACH(i, w, b->n) FN(put)(b->take + i, FN(exp)(FN(get)(b->take + i, w, 0.0f)), w);
+    for (int r = 0; r < b->n; r++) b->rows[r]->l = b->rows[r]->l * b->keep[r] + sum[r] * b->take[r];
+}
+
+/* out = out * keep + (sum over j of p[j] v[j]) * take in nc times 16 elements from d on, for rows r0 .. r0 + nr that see
+   the same positions. values: [from u0 on][64]. */
+TFM__BODY void FN(mix)(const int nr, const int nc, const FN(block) *b, int r0, const float *values, int64_t d,
+                       int64_t w) {
+    VF acc[4][4];
+    TFM__UNROLL
+    for (int r = 0; r < nr; r++) {
+        TFM__UNROLL
+        for (int i = 0; i < nc; i++) acc[r][i] = FN(set)(0.0f);
+    }
+    values += 64 * (b->j0[r0] - b->u0);
+    for (int j = b->j0[r0]; j < b->j1[r0]; j++, values += 64) {
+        VF x[4];
+        TFM__UNROLL
+        for (int i = 0; i < nc; i++) x[i] = FN(load)(values + 16 * i);
+        TFM__UNROLL
+        for (int r = 0; r < nr; r++) {
+            const VF weight = FN(set)(b->score[r0 + r][j]);
+            TFM__UNROLL
+            for (int i = 0; i < nc; i++) acc[r][i] = FN(madd)(weight, x[i], acc[r][i]);
         }
     }
-    for (; 16 * c < head_dim; c++) {
-        const int64_t w = head_dim - 16 * c < 16 ? head_dim - 16 * c : 16;
-        FN(values)(type, nr, 1, score, rows, keep, take, v, j1 - j0, j0, c, w);
+    TFM__UNROLL
+    for (int r = 0; r < nr; r++) {
+        TFM__UNROLL
+        for (int i = 0; i < nc; i++) {
+            float *out = b->rows[r0 + r]->out + d + 16 * i;
+            const VF old = FN(mul)(FN(get)(out, w, 0.0f), FN(set)(b->keep[r0 + r]));
+            FN(put)(out, FN(madd)(acc[r][i], FN(set)(b->take[r0 + r]), old), w);
+        }
+    }
+}
+
+/* The same for the up to 64 elements that the panel holds. */
+TFM__BODY void FN(mix_rows)(const int nr, const FN(block) *b, int r0, const float *panel, int64_t d, int64_t nd) {
+    const int nc = nr == 1 || TFM__STRIPS == 4 ? 4 : 1;
+    int64_t c = 0;
+    if (nc > 1 && nd == 64) {
+        FN(mix)(nr, nc, b, r0, panel, d, 16);
+        return;
+    }
+    for (; c < nd; c += 16) FN(mix)(nr, 1, b, r0, panel + c, d + c, nd - c < 16 ? nd - c : 16);
+}
+
+static void FN(values)(FN(block) *b, const tfm_attention_args *a, const FN(ring) *values, float *panel) {
+    for (int64_t d = 0; d < a->head_dim; d += 64) {
+        const int64_t nd = a->head_dim - d < 64 ? a->head_dim - d : 64;
+        FN(read_cache)(a->kv_type, panel, 64, values, b->first + b->u0, b->u1 - b->u0, d, d + nd);
+        for (int r = 0, nr; r < b->n; r += nr) {
+            for (nr = 1; nr < 4 && r + nr < b->n && b->j0[r + nr] == b->j0[r] && b->j1[r + nr] == b->j1[r];) nr++;
+            if (nr == 4) FN(mix_rows)(4, b, r, panel, d, nd);
+            if (nr == 3) FN(mix_rows)(3, b, r, panel, d, nd);
+            if (nr == 2) FN(mix_rows)(2, b, r, panel, d, nd);
+            if (nr == 1) FN(mix_rows)(1, b, r, panel, d, nd);
+        }
     }
 }
 
@@ -9950,95 +10054,87 @@ static void FN(sink)(FN(query) *row, int64_t head_dim) {
     TFM__EACH(i, w, head_dim) FN(put)(row->out + i, FN(mul)(FN(get)(row->out + i, w, 0.0f), FN(set)(keep)), w);
 }
 
-/* Up to four queries that read the same kv head. They share the loads of a block that they see alike; where a mask cuts
-   it differently each goes alone, with the same arithmetic. */
-TFM__BODY void FN(queries)(const int32_t type, const tfm_attention_args *a, int64_t kv_head, FN(query) *rows, int n) {
-    const int64_t hd = a->head_dim, row_bytes = type == TFM_F32 ? 4 * hd : type == TFM_Q8_0 ? hd / 32 * 34 : 2 * hd;
+/* The block of 64 positions from `first` on: which queries see which of them. */
+static void FN(look)(FN(block) *b, const tfm_attention_args *a, int64_t first, FN(query) *rows, int n) {
+    b->first = first;
+    b->n = 0;
+    b->u0 = 64;
+    b->u1 = 0;
+    for (int r = 0; r < n; r++) {
+        const int64_t begin = rows[r].begin - first, end = rows[r].end - first;
+        int j0 = begin > 0 ? (int)(begin < 64 ? begin : 64) : 0, j1 = end < 64 ? (int)(end > 0 ? end : 0) : 64;
+        while (a->mask && j0 < j1 && !FN(sees_at)(a, &rows[r], first + j0)) j0++;
+        while (a->mask && j0 < j1 && !FN(sees_at)(a, &rows[r], first + j1 - 1)) j1--;
+        if (j0 >= j1) continue;
+        b->rows[b->n] = &rows[r];
+        b->j0[b->n] = j0;
+        b->j1[b->n++] = j1;
+        b->u0 = j0 < b->u0 ? j0 : b->u0;
+        b->u1 = j1 > b->u1 ? j1 : b->u1;
+    }
+}
+
+/* Queries that read the same kv head. They share what a block of it is in float32, and in fours its loads; alone or
+   together, the arithmetic is the same. */
+static void FN(queries)(const tfm_attention_args *a, int64_t kv_head, FN(query) *rows, int n) {
+    const int64_t hd = a->head_dim;
+    const int64_t row_bytes = a->kv_type == TFM_F32 ? 4 * hd : a->kv_type == TFM_Q8_0 ? hd / 32 * 34 : 2 * hd;
     const size_t offset = (size_t)(kv_head * a->length * row_bytes);
-    FN(ring) k = { (const uint8_t *)a->k + offset, (size_t)row_bytes, a->length, 0 }, v = k;
-    v.base = (const uint8_t *)a->v + offset;
+    const FN(ring) keys = { (const uint8_t *)a->k + offset, (size_t)row_bytes, a->length };
+    const FN(ring) values = { (const uint8_t *)a->v + offset, (size_t)row_bytes, a->length };
     int64_t begin = rows[0].begin, end = rows[0].end;
+    float panel[TFM__PANEL];
+    FN(block) b;
     for (int r = 0; r < n; r++) {
         begin = rows[r].begin < begin ? rows[r].begin : begin;
         end = rows[r].end > end ? rows[r].end : end;
         rows[r].m = -TFM__INFINITY;
         rows[r].l = 0.0f;
-        memset(rows[r].out, 0, 4 * (size_t)a->head_dim);
+        memset(rows[r].out, 0, 4 * (size_t)hd);
     }
-    for (int64_t b = begin - begin % 64; b < end; b += 64) {
-        int j0[4], j1[4];
-        for (int r = 0; r < n; r++) {
-            j0[r] = (int)(rows[r].begin > b ? (rows[r].begin - b < 64 ? rows[r].begin - b : 64) : 0);
-            j1[r] = (int)(rows[r].end < b + 64 ? (rows[r].end > b ? rows[r].end - b : 0) : 64);
-            if (!a->mask) continue;
-            while (j0[r] < j1[r] && !FN(sees_at)(a, &rows[r], b + j0[r])) j0[r]++;
-            while (j0[r] < j1[r] && !FN(sees_at)(a, &rows[r], b + j1[r] - 1)) j1[r]--;
-        }
-        for (int r = 0; r < n;) {
-            int nr = 1;
-            while (r + nr < n && j0[r + nr] == j0[r] && j1[r + nr] == j1[r]) nr++;
-            nr = nr == 3 ? 2 : nr;
-            if (j0[r] < j1[r]) {
-                k.slot = v.slot = tfm__remainder(b + j0[r], a->length);
-                if (nr == 4) FN(block)(type, 4, rows + r, &k, &v, a, b, j0[r], j1[r]);
-                else if (nr == 2) FN(block)(type, 2, rows + r, &k, &v, a, b, j0[r], j1[r]);
-                else FN(block)(type, 1, rows + r, &k, &v, a, b, j0[r], j1[r]);
-            }
-            r += nr;
-        }
+    for (int64_t first = begin / 64 * 64; first < end; first += 64) {
+        FN(look)(&b, a, first, rows, n);
+        if (!b.n) continue;
+        FN(scores)(&b, a, &keys, panel);
+        FN(weigh)(&b, a);
+        FN(values)(&b, a, &values, panel);
     }
     for (int r = 0; r < n; r++) {
-        if (a->sinks) FN(sink)(&rows[r], a->head_dim);
+        if (a->sinks) FN(sink)(&rows[r], hd);
         const VF l = FN(set)(rows[r].l);
-        TFM__EACH(i, w, a->head_dim) FN(put)(rows[r].out + i, FN(div)(FN(get)(rows[r].out + i, w, 0.0f), l), w);
-    }
-}
-
-#define TFM__QUERIES(T) \
-    static void FN(queries_##T)(const tfm_attention_args *a, int64_t kv_head, FN(query) *rows, int n) { \
-        FN(queries)(TFM_##T, a, kv_head, rows, n); \
-    }
-TFM__QUERIES(F32)
-TFM__QUERIES(F16)
-TFM__QUERIES(BF16)
-TFM__QUERIES(Q8_0)
-#undef TFM__QUERIES
-
-static void FN(query_group)(const tfm_attention_args *a, int64_t kv_head, FN(query) *rows, int n) {
-    switch (a->kv_type) {
-    case TFM_F32: FN(queries_F32)(a, kv_head, rows, n); break;
-    case TFM_F16: FN(queries_F16)(a, kv_head, rows, n); break;
-    case TFM_BF16: FN(queries_BF16)(a, kv_head, rows, n); break;
-    case TFM_Q8_0: FN(queries_Q8_0)(a, kv_head, rows, n); break;
-    default: break;
+        TFM__EACH(i, w, hd) FN(put)(rows[r].out + i, FN(div)(FN(get)(rows[r].out + i, w, 0.0f), l), w);
     }
 }
 
 static void FN(attention)(const tfm_attention_args *a, int64_t item0, int64_t item1) {
-    const int64_t heads = a->n_heads, group = a->n_heads / a->n_kv_heads;
-    TFM__ASSERT(item0 >= 0 && item1 <= heads * a->n && heads % a->n_kv_heads == 0 && a->pos >= 0);
-    TFM__ASSERT(a->head_dim >= 1 && a->head_dim <= 1024 && a->length >= 1 && (a->kv_type != TFM_Q8_0 || a->head_dim % 32 == 0));
+    const int64_t n = a->n, group = a->n_heads / a->n_kv_heads;
+    const int most = a->head_dim <= TFM__PANEL / 16 ? TFM__QUERIES : 4;
+    TFM__ASSERT(item0 >= 0 && item1 <= a->n_heads * n && a->n_heads % a->n_kv_heads == 0 && a->pos >= 0);
+    TFM__ASSERT(a->head_dim >= 1 && a->head_dim <= 1024 && a->length >= 1);
+    TFM__ASSERT(a->kv_type != TFM_Q8_0 || a->head_dim % 32 == 0);
     for (int64_t kv = 0; kv < a->n_kv_heads; kv++) {
-        FN(query) rows[4];
-        int n = 0;
-        for (int64_t t = tfm__quotient(item0, heads); t * heads < item1; t++) {
-            for (int64_t i = t * heads + kv * group; i < t * heads + (kv + 1) * group; i++) {
-                if (i < item0 || i >= item1) continue;
-                rows[n].q = a->q + i * a->head_dim;
-                rows[n].out = a->out + i * a->head_dim;
-                rows[n].slope = a->slopes ? a->slopes[i - t * heads] : 0.0f;
-                rows[n].sink = a->sinks ? a->sinks[i - t * heads] : 0.0f;
-                rows[n].end = a->pos + t + 1;
-                rows[n].head = (int32_t)(i - t * heads);
-                rows[n].begin = a->window > 0 && rows[n].end > a->window ? rows[n].end - a->window : 0;
-                if (a->chunk > 0) rows[n].begin = tfm__quotient(a->pos + t, a->chunk) * a->chunk;
-                if (a->mask) rows[n].begin = tfm__mask_begin(a, rows[n].head, (int32_t)(a->pos + t), rows[n].begin);
-                if (++n < 4) continue;
-                FN(query_group)(a, kv, rows, n);
-                n = 0;
+        FN(query) rows[TFM__QUERIES];
+        int used = 0;
+        if ((kv + 1) * group * n <= item0 || kv * group * n >= item1) continue;
+        for (int64_t t = 0; t < n; t++) {
+            for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
+                FN(query) *row = &rows[used];
+                if (head * n + t < item0 || head * n + t >= item1) continue;
+                row->q = a->q + (t * a->n_heads + head) * a->head_dim;
+                row->out = a->out + (t * a->n_heads + head) * a->head_dim;
+                row->slope = a->slopes ? a->slopes[head] : 0.0f;
+                row->sink = a->sinks ? a->sinks[head] : 0.0f;
+                row->end = a->pos + t + 1;
+                row->head = (int32_t)head;
+                row->begin = a->window > 0 && row->end > a->window ? row->end - a->window : 0;
+                if (a->chunk > 0) row->begin = tfm__quotient(a->pos + t, a->chunk) * a->chunk;
+                if (a->mask) row->begin = tfm__mask_begin(a, row->head, (int32_t)(a->pos + t), row->begin);
+                if (++used < most) continue;
+                FN(queries)(a, kv, rows, used);
+                used = 0;
             }
         }
-        if (n) FN(query_group)(a, kv, rows, n);
+        if (used) FN(queries)(a, kv, rows, used);
     }
 }
 
@@ -10060,6 +10156,7 @@ static const tfm_kernels FN(kernels) = {
 #undef TFM__PASS_ISA
 #undef TFM__PASS_NAME
 #undef TFM__TOKENS
+#undef TFM__QUERIES
 #undef TFM__STRIPS
 #undef TFM__FLIP
 #undef TFM__UNROLL
