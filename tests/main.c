@@ -62,6 +62,7 @@
     ROW(sources_damage) \
     ROW(model) \
     ROW(families) \
+    ROW(gguf_families) \
     ROW(file)
 
 #define TEST_DECLARE(name) void test_##name(void);

@@ -10,14 +10,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "test.h"
-#include "tiny.h"
+#include "reference.h"
 #include "tools/isa.h"
 #include "tools/convert.h"
-#include "tools/json.h"
 #include "tools/pool.h"
 
-enum { MAX_REFERENCES = 200, MAX_IDS = 128 };
 
 /* How far quantised weights and activations may be from the float reference: root of the mean squared difference, as a
  * part of the reference's root mean square. Weights of noise carry errors far; the worst model has 0.08. */
@@ -25,19 +22,6 @@ enum { MAX_REFERENCES = 200, MAX_IDS = 128 };
 
 /* With a router, such an error may choose another expert: the whole row is another one then. The worst has 0.21. */
 #define FAST_BOUND_ROUTED 0.3
-
-typedef struct reference {
-    arena mem;
-    const json *root, *tensors;
-    char name[64];
-    const char *config;    /* the text of config.json, not zero-terminated */
-    size_t config_bytes;
-    int32_t ids[MAX_IDS];  /* the prompt, then the greedy answer */
-    int64_t n_ids, n_greedy;
-    int32_t n_vocab;
-    float *logits;         /* [n_ids][n_vocab] */
-    float tolerance, max_ref;
-} reference;
 
 /* ---- READING --------------------------------------------------------------------------------------------------- */
 
@@ -91,7 +75,7 @@ static int read_logits(reference *ref, const char *folder, tfm_error *err) {
     return 0;
 }
 
-static int read_reference(reference *ref, const char *folder, const char *name, tfm_error *err) {
+int read_reference(reference *ref, const char *folder, const char *name, tfm_error *err) {
     char path[512], *text = NULL, *copy;
     const char *config;
     int64_t n_vocab = 0;
@@ -139,15 +123,7 @@ static void store(unsigned char *out, float x, const char *dtype) {
     for (size_t i = 0; i < element_bytes(dtype); i++) out[i] = (unsigned char)(u >> 8 * i);
 }
 
-typedef struct tensor_row {
-    const char *name, *dtype;
-    const json *shape;
-    int64_t e;
-    double offset;
-    size_t count;
-} tensor_row;
-
-static int read_row(const json *row, tensor_row *t, tfm_error *err) {
+int read_row(const json *row, tensor_row *t, tfm_error *err) {
     int64_t dim = 0;
     t->shape = json_at(row, 1);
     t->count = 1;
@@ -429,23 +405,28 @@ static void run_reference(const char *folder, const char *name) {
 
 static int by_name(const void *a, const void *b) { return strcmp((const char *)a, (const char *)b); }
 
-void test_families(void) {
-    static char names[MAX_REFERENCES][64];
-    char folder[512];
+size_t list_references(const char *folder, char (*names)[64], size_t room) {
     size_t n = 0;
     const struct dirent *e;
-    path_of(folder, sizeof folder, test_data(), "ref/families", "");
     DIR *d = opendir(folder);
     check(d != NULL, "%s cannot be read", folder);
-    if (!d) return;
+    if (!d) return 0;
     while ((e = readdir(d)) != NULL) {
         const size_t length = strlen(e->d_name);
         if (length < 6 || length >= sizeof names[0] || strcmp(e->d_name + length - 5, ".json")) continue;
-        check(n < MAX_REFERENCES, "%s: too many files", folder);
-        if (n < MAX_REFERENCES) snprintf(names[n++], sizeof names[0], "%.*s", (int)(length - 5), e->d_name);
+        check(n < room, "%s: too many files", folder);
+        if (n < room) snprintf(names[n++], sizeof names[0], "%.*s", (int)(length - 5), e->d_name);
     }
     closedir(d);
     check(n > 0, "%s is empty", folder);
     qsort(names, n, sizeof names[0], by_name);
+    return n;
+}
+
+void test_families(void) {
+    static char names[MAX_REFERENCES][64];
+    char folder[512];
+    path_of(folder, sizeof folder, test_data(), "ref/families", "");
+    const size_t n = list_references(folder, names, MAX_REFERENCES);
     for (size_t i = 0; i < n; i++) run_reference(folder, names[i]);
 }

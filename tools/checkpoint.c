@@ -99,6 +99,29 @@ int checkpoint_add_floats(checkpoint *c, const char *name, const float *values, 
     return checkpoint_add(c, &t, err);
 }
 
+static void round_to_bf16(float *x) {
+    unsigned char strip[64]; /* a strip of one input: 16 rows, padded */
+    tfm_tensor t = {strip, TFM_BF16, TFM_TILED, 1, 1};
+    if (!tfm_pack(TFM_BF16, strip, TFM_F32, x, 1, 1)) tfm_tensor_row(&t, 0, x);
+}
+
+/* Powers of 2^(-8/n) for n heads, a power of two; see SLOPES_BELOW and SLOPES_ABOVE for other numbers. */
+int checkpoint_add_slopes(checkpoint *c, tfm_error *err) {
+    const int heads = arch_int(&c->arch, P_N_HEADS), above = arch_int(&c->arch, P_SLOPE_RULE) == SLOPES_ABOVE;
+    if (!arch_int(&c->arch, P_ALIBI) || heads < 1 || heads > 4096) return TFM_OK; /* describe() refuses such numbers */
+    float *slopes = arena_array(c->mem, (size_t)heads, sizeof *slopes);
+    int n = 1;
+    if (!slopes) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    while (above ? n < heads : 2 * n <= heads) n *= 2;
+    for (int i = 0; i < heads; i++) {
+        double exponent = i < n ? i + 1 : i - n + 0.5;                       /* 1, 2 .. n, then halves between them */
+        if (above && n != heads) exponent = i < n / 2 ? 2 * (i + 1) : 2 * (i - n / 2) + 1; /* 2, 4 .. n, then 1, 3 .. */
+        slopes[i] = (float)exp2(-8 * exponent / n);
+        if (arch_int(&c->arch, P_ALIBI) == TFM_ALIBI_BF16) round_to_bf16(&slopes[i]);
+    }
+    return checkpoint_add_floats(c, "alibi.slopes", slopes, (size_t)heads, err);
+}
+
 ckpt_tensor *checkpoint_find(const checkpoint *c, const char *name) {
     uint32_t i = name_index_find(&c->index, c->tensors, name, strlen(name));
     return i == NAME_ABSENT ? NULL : &c->tensors[i];

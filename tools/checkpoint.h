@@ -73,5 +73,7 @@ void checkpoint_warn(const checkpoint *c, const char *format, ...) TOOL_PRINTF(2
 
 /* Lists of config.json that become tensors, in host order: F32 [1][n]. */
 int checkpoint_add_floats(checkpoint *c, const char *name, const float *values, size_t n, tfm_error *err);
+/* The slopes of ALiBi, which no checkpoint stores, as the tensor "alibi.slopes", if the values ask for them. */
+int checkpoint_add_slopes(checkpoint *c, tfm_error *err);
 
 #endif

@@ -41,7 +41,12 @@ static int read_value(const gguf *g, const gguf_kv *kv, const rule *r, double *v
     case RULE_REAL:
         return read_number(g, kv, value, err);
     case RULE_NAME:
-        code = gguf_str(g, kv->key, &text, err);
+        if (kv->type == GGUF_BOOL) {
+            code = gguf_bool(g, kv->key, &flag, err);
+            text = flag ? "true" : "false";
+        } else {
+            code = gguf_str(g, kv->key, &text, err);
+        }
         if (!code && !in_names(r, text, value))
             code = tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: %s \"%s\" is not known", g->src.name, kv->key, text);
         return code;
@@ -50,6 +55,18 @@ static int read_value(const gguf *g, const gguf_kv *kv, const rule *r, double *v
         *value = code ? 0 : flag;
         return code;
     }
+}
+
+/* Which layers have the window: a flag for each. */
+static int read_layer_types(checkpoint *c, const gguf *g, const gguf_kv *kv, tfm_error *err) {
+    const size_t n = kv->type == GGUF_ARRAY ? kv->count : 1;
+    int *flags = arena_array(c->mem, n, sizeof *flags);
+    c->arch.window_layer = arena_array(c->mem, n, 1);
+    c->arch.n_listed = (int64_t)n;
+    if (!flags || !c->arch.window_layer) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    int code = gguf_bools(g, kv->key, flags, n, err);
+    for (size_t i = 0; !code && i < n; i++) c->arch.window_layer[i] = flags[i] != 0;
+    return code;
 }
 
 /* Keys that say nothing: zero, an empty string, an empty list. A false may switch off what we would do. */
@@ -77,8 +94,8 @@ static int read_keys(checkpoint *c, const gguf *g, const char *arch_name, tfm_er
             if (code) return code;
             continue;
         }
-        code = read_value(g, kv, r, &value, err);
-        if (!code) code = checkpoint_value(&c->arch.p, r, value, where, err);
+        code = r->kind == RULE_SPECIAL ? read_layer_types(c, g, kv, err) : read_value(g, kv, r, &value, err);
+        if (!code && r->kind != RULE_SPECIAL) code = checkpoint_value(&c->arch.p, r, value, where, err);
         if (code) return code;
     }
     const char *missing = family_missing(c->family, FORM_GGUF, &c->arch.p);
@@ -86,19 +103,65 @@ static int read_keys(checkpoint *c, const gguf *g, const char *arch_name, tfm_er
     return TFM_OK;
 }
 
-/* No key announces biases or divisors of the RoPE frequencies: their tensors do. */
+/* Which norms q and k have: one weight for all heads, one for each, or one over the whole width. */
+static int qk_norm_of(const checkpoint *c) {
+    const ckpt_tensor *norm = checkpoint_role(c, TFM_ROLE_Q_NORM, 0, NULL);
+    const ckpt_tensor *q = checkpoint_role(c, TFM_ROLE_Q, 0, NULL);
+    const int heads = arch_int(&c->arch, P_N_HEADS);
+    if (!norm || !q) return TFM_QKNORM_NONE;
+    if (norm->rows > 1) return TFM_QKNORM_HEADS;
+    return heads > 1 && norm->cols == q->rows ? TFM_QKNORM_FULL : TFM_QKNORM_HEAD;
+}
+
+static void set_value(checkpoint *c, param p, double value) {
+    c->arch.p.v[p] = value;
+    c->arch.p.given[p] = GIVEN_FILE;
+}
+
+/* No key announces biases, norms of q and k, or divisors of the RoPE frequencies: their tensors do. */
 static void read_parts(checkpoint *c) {
     static const struct { int role, bit; } biases[] = {
+        {TFM_ROLE_ATTN_NORM_B, TFM_BIAS_NORM}, {TFM_ROLE_Q_NORM_B, TFM_BIAS_QK_NORM},
         {TFM_ROLE_Q_B, TFM_BIAS_Q}, {TFM_ROLE_K_B, TFM_BIAS_K}, {TFM_ROLE_V_B, TFM_BIAS_V}, {TFM_ROLE_O_B, TFM_BIAS_O},
         {TFM_ROLE_GATE_B, TFM_BIAS_GATE}, {TFM_ROLE_UP_B, TFM_BIAS_UP}, {TFM_ROLE_DOWN_B, TFM_BIAS_DOWN}};
     int bits = 0;
     for (size_t i = 0; i < sizeof biases / sizeof *biases; i++)
         if (checkpoint_role(c, biases[i].role, 0, NULL)) bits |= biases[i].bit;
-    c->arch.p.v[P_BIAS] = bits;
-    c->arch.p.given[P_BIAS] = GIVEN_FILE;
+    set_value(c, P_BIAS, bits);
+    set_value(c, P_HEAD_BIAS, checkpoint_role(c, TFM_ROLE_HEAD_B, -1, NULL) != NULL);
+    if (!c->arch.p.given[P_QK_NORM]) set_value(c, P_QK_NORM, qk_norm_of(c));
+    if (c->arch.p.given[P_ALIBI_LAYERS] && arch_int(&c->arch, P_ALIBI_LAYERS) == arch_int(&c->arch, P_N_LAYERS)) {
+        set_value(c, P_ALIBI, TFM_ALIBI_SLOPES);
+        set_value(c, P_ROPE_STYLE, TFM_ROPE_NONE);
+    }
     c->arch.rope_factors = checkpoint_role(c, TFM_ROLE_ROPE_FACTORS, -1, NULL) != NULL;
-    if (checkpoint_role(c, TFM_ROLE_ROPE_FACTORS_LONG, -1, NULL))
-        c->arch.p.given[P_ROPE_SHORT] = c->arch.p.given[P_ROPE_LONG] = GIVEN_FILE;
+    if (!checkpoint_role(c, TFM_ROLE_ROPE_FACTORS_LONG, -1, NULL)) return;
+    c->arch.p.given[P_ROPE_SHORT] = c->arch.p.given[P_ROPE_LONG] = GIVEN_FILE;
+    set_value(c, P_ROPE_SCALING, TFM_ROPE_LONG);
+}
+
+/* xIELU's four values of each layer, which stand in four lists over all layers, as a tensor a layer. */
+static int add_xielu(checkpoint *c, const gguf *g, tfm_error *err) {
+    static const char *const keys[] = {"xielu.alpha_p", "xielu.alpha_n", "xielu.beta", "xielu.eps"};
+    const int layers = arch_int(&c->arch, P_N_LAYERS);
+    if (arch_int(&c->arch, P_ACT) != TFM_ACT_XIELU || layers < 1 || layers > 4096) return TFM_OK;
+    float *values = arena_array(c->mem, 4 * (size_t)layers, sizeof *values);
+    if (!values) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    for (int k = 0; k < 4; k++) {
+        const gguf_kv *list;
+        int code = gguf_real_array(g, keys[k], &list, err);
+        if (code) return code;
+        if (list->count != (size_t)layers)
+            return tool_fail(err, TFM_ERR_FORMAT, "%s: %s has %zu values for %d layers", c->file, keys[k], list->count,
+                             layers);
+        for (int i = 0; i < layers; i++) values[4 * i + k] = (float)gguf_real_at(list, (size_t)i);
+    }
+    for (int i = 0; i < layers; i++) {
+        const char *name = arena_printf(c->mem, "blk.%d.xielu", i);
+        int code = name ? checkpoint_add_floats(c, name, values + 4 * i, 4, err) : TFM_ERR_MEMORY;
+        if (code) return code;
+    }
+    return TFM_OK;
 }
 
 static int read_tokens(checkpoint *c, const gguf *g, tfm_error *err) {
@@ -144,9 +207,10 @@ static int add_tensor(checkpoint *c, const gguf *part, const gguf_tensor *from, 
 }
 
 static int add_tensors(checkpoint *c, gguf_reader *r, tfm_error *err) {
-    size_t n = 0;
+    const int layers = arch_int(&c->arch, P_N_LAYERS);
+    size_t n = 0, made = layers > 0 && layers <= 4096 ? (size_t)layers + 1 : 1; /* add_xielu, checkpoint_add_slopes */
     for (int k = 0; k < r->n_parts; k++) n += r->parts[k].n_tensors;
-    int code = checkpoint_room(c, n, err);
+    int code = checkpoint_room(c, n + made, err);
     for (int k = 0; !code && k < r->n_parts; k++) {
         const gguf *part = &r->parts[k];
         r->first[k] = c->n_tensors;
@@ -277,6 +341,14 @@ static int hash_header(checkpoint *c, const gguf *g, tfm_error *err) {
     return code;
 }
 
+/* family_asks: whether there is such a tensor. */
+static int has_tensor(const void *user, const char *name) {
+    const gguf_reader *r = user;
+    for (int k = 0; k < r->n_parts; k++)
+        if (gguf_find_tensor(&r->parts[k], name)) return 1;
+    return 0;
+}
+
 int checkpoint_open_gguf(checkpoint *c, const source *src, tfm_error *err) {
     const char *arch_name = NULL;
     gguf_reader *r = arena_alloc(c->mem, sizeof *r);
@@ -294,10 +366,12 @@ int checkpoint_open_gguf(checkpoint *c, const source *src, tfm_error *err) {
     c->chat = gguf_chat;
     code = open_parts(c, r, err);
     if (!code) code = gguf_str(g, "general.architecture", &arch_name, err);
-    if (!code) code = checkpoint_begin(c, FORM_GGUF, src->name, arch_name, NULL, NULL, err);
-    if (!code) code = add_tensors(c, r, err);
+    if (!code) code = checkpoint_begin(c, FORM_GGUF, src->name, arch_name, has_tensor, r, err);
     if (!code) code = read_keys(c, g, arch_name, err);
+    if (!code) code = add_tensors(c, r, err);
     if (!code) read_parts(c);
+    if (!code) code = add_xielu(c, g, err);
+    if (!code) code = checkpoint_add_slopes(c, err);
     if (!code) code = read_tokens(c, g, err);
     for (int k = 0; !code && k < r->n_parts; k++) code = hash_header(c, &r->parts[k], err);
     return code;

@@ -40,6 +40,7 @@ typedef enum param {
     P_SCALE_BY_LAYER,       /* 1: scores are divided by the layer's number, the first being 1 */
     P_ALIBI,
     P_SLOPE_RULE,           /* SLOPES_ */
+    P_ALIBI_LAYERS,         /* a model of so many layers has ALiBi and no RoPE */
     P_QUERY_SCALAR,         /* scores are multiplied by its ^-1/2; absent: head_dim */
     P_QUERY_WIDE_LAYERS,    /* a model of so many layers has query scalar d_model / n_heads */
     P_ATTN_SOFTCAP, P_LOGIT_SOFTCAP,

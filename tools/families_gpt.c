@@ -54,7 +54,14 @@ const family families_gpt[] = {
             {"@h.#.mlp.c_proj.bias", TFM_ROLE_DOWN_B, TAKE_ROWS}),
             STRINGS("transformer.", ""), NULL,
             STRINGS("*attn.bias", "*attn.masked_bias", "*attention.bias", "*attention.masked_bias",
-                "*attn.causal_mask", "*attn.embed_positions")}}},
+                "*attn.causal_mask", "*attn.embed_positions")},
+        GGUF(NULL, RULES(
+            REAL(".attention.layer_norm_rms_epsilon", P_NORM_EPS),
+            NEED_REAL(".attention.layer_norm_epsilon", P_NORM_EPS),
+            FIXED(P_NORM_KIND, TFM_NORM_LAYER),
+            FIXED(P_ACT, TFM_ACT_GELU_TANH),
+            FIXED(P_GATED, 0),
+            FIXED(P_ROPE_STYLE, TFM_ROPE_NONE)), NULL)}},
 
     /* Matrices are stored [in][out], q, k and v in one; learned positions. */
     {"gpt2", "GPT-2", "gpt", {
@@ -73,7 +80,9 @@ const family families_gpt[] = {
             {"@h.#.attn.c_attn.bias", TFM_ROLE_V_B, TAKE_ALL_V},
             {"@h.#.attn.c_proj.weight", TFM_ROLE_O, TAKE_ROWS | TAKE_COLUMNS},
             {"@h.#.mlp.c_fc.weight", TFM_ROLE_UP, TAKE_ROWS | TAKE_COLUMNS},
-            {"@h.#.mlp.c_proj.weight", TFM_ROLE_DOWN, TAKE_ROWS | TAKE_COLUMNS}))}},
+            {"@h.#.mlp.c_proj.weight", TFM_ROLE_DOWN, TAKE_ROWS | TAKE_COLUMNS})),
+        GGUF("gpt2", RULES(
+            FIXED(P_POS_KIND, TFM_POS_LEARNED)), NULL)}},
 
     /* The first of them: norms after the sums, none at the end. */
     {"gpt1", "GPT-1", "gpt2", {
@@ -107,7 +116,9 @@ const family families_gpt[] = {
             {"@h.#.attn.c_attn.weight", TFM_ROLE_V, TAKE_GROUPS_V},
             {"@h.#.attn.c_attn.bias", TFM_ROLE_Q_B, TAKE_GROUPS_Q},
             {"@h.#.attn.c_attn.bias", TFM_ROLE_K_B, TAKE_GROUPS_K},
-            {"@h.#.attn.c_attn.bias", TFM_ROLE_V_B, TAKE_GROUPS_V}))}},
+            {"@h.#.attn.c_attn.bias", TFM_ROLE_V_B, TAKE_GROUPS_V})),
+        GGUF("starcoder", RULES(
+            FIXED(P_POS_KIND, TFM_POS_LEARNED)), NULL)}},
 
     /* Scores are not scaled; layers see everything or a window, in turn. */
     {"gpt_neo", "GPT-Neo", "gpt", {
@@ -184,7 +195,11 @@ const family families_gpt[] = {
             {"@layers.#.mlp.dense_h_to_4h.bias", TFM_ROLE_UP_B, TAKE_ROWS},
             {"@layers.#.mlp.dense_4h_to_h.weight", TFM_ROLE_DOWN, TAKE_ROWS},
             {"@layers.#.mlp.dense_4h_to_h.bias", TFM_ROLE_DOWN_B, TAKE_ROWS}),
-            STRINGS("gpt_neox.", ""), STRINGS("@", "embed_out.", "lm_head."), NULL}}},
+            STRINGS("gpt_neox.", ""), STRINGS("@", "embed_out.", "lm_head."), NULL},
+        GGUF("gptneox", RULES(
+            NAME_OR(".use_parallel_residual", P_RESIDUAL, TFM_RESIDUAL_PARALLEL_2, parallel_2),
+            FIXED(P_ACT, TFM_ACT_GELU_ERF),
+            FIXED(P_ROPE_STYLE, TFM_ROPE_HALF)), NULL)}},
 
     /* Positions start at row 2; norms before the branches, or after the sums and then none at the end; a narrow
      * embedding is projected. */
@@ -264,7 +279,13 @@ const family families_gpt[] = {
             {"@h.#.mlp.dense_h_to_4h.weight", TFM_ROLE_UP, TAKE_ROWS},
             {"@h.#.mlp.dense_h_to_4h.bias", TFM_ROLE_UP_B, TAKE_ROWS},
             {"@h.#.mlp.dense_4h_to_h.weight", TFM_ROLE_DOWN, TAKE_ROWS},
-            {"@h.#.mlp.dense_4h_to_h.bias", TFM_ROLE_DOWN_B, TAKE_ROWS}))}},
+            {"@h.#.mlp.dense_4h_to_h.bias", TFM_ROLE_DOWN_B, TAKE_ROWS})),
+        GGUF("bloom", RULES(
+            HARMLESS(".attention.max_alibi_bias"),
+            FIXED(P_EMBED_NORM, 1),
+            FIXED(P_ALIBI, TFM_ALIBI_SLOPES)),
+            NAMES(
+            {"alibi.slopes", TFM_ROLE_SLOPES, TAKE_ROWS}))}},
 
     /* ALiBi by slopes of its own; LayerNorms without bias, no other bias either; q, k and v may be clamped. Keys of
      * attn_config that would change something are refused unless they are off; those listed here are not read by the
@@ -295,7 +316,15 @@ const family families_gpt[] = {
             {"@blocks.#.attn.Wqkv.weight", TFM_ROLE_V, TAKE_ALL_V},
             {"@blocks.#.attn.out_proj.weight", TFM_ROLE_O, TAKE_ROWS},
             {"@blocks.#.ffn.up_proj.weight", TFM_ROLE_UP, TAKE_ROWS},
-            {"@blocks.#.ffn.down_proj.weight", TFM_ROLE_DOWN, TAKE_ROWS}))}},
+            {"@blocks.#.ffn.down_proj.weight", TFM_ROLE_DOWN, TAKE_ROWS})),
+        GGUF("mpt", RULES(
+            REAL(".attention.clamp_kqv", P_QKV_CLAMP),
+            HARMLESS(".attention.max_alibi_bias"), /* 8 */
+            FIXED(P_ACT, TFM_ACT_GELU_ERF),
+            FIXED(P_ALIBI, TFM_ALIBI_SLOPES),
+            FIXED(P_SLOPE_RULE, SLOPES_ABOVE)),
+            NAMES(
+            {"alibi.slopes", TFM_ROLE_SLOPES, TAKE_ROWS}))}},
 
     /* Parallel branches under one norm, one key/value head; without multi_query as many as heads. */
     {"falcon", "Falcon (7B, 1B)", "bloom", {
@@ -312,7 +341,13 @@ const family families_gpt[] = {
             FIXED(P_ROPE_STYLE, TFM_ROPE_HALF),
             FIXED(P_EMBED_NORM, 0),
             NAME_OR("alibi", P_ALIBI, TFM_ALIBI_NONE, falcon_alibi),
-            NAME("alibi", P_ROPE_STYLE, falcon_rope)), NULL)}},
+            NAME("alibi", P_ROPE_STYLE, falcon_rope)), NULL),
+        GGUF("falcon", RULES(
+            FIXED(P_ACT, TFM_ACT_GELU_ERF),
+            FIXED(P_RESIDUAL, TFM_RESIDUAL_PARALLEL_1),
+            FIXED(P_ROPE_STYLE, TFM_ROPE_HALF),
+            FIXED(P_EMBED_NORM, 0),
+            FIXED(P_ALIBI, TFM_ALIBI_NONE)), NULL)}},
 
     /* The newer form: key/value heads by number, a norm for each branch unless num_ln_in_parallel_attn is 1. */
     {"falcon_new", "Falcon (40B, 11B, 180B)", "falcon", {
@@ -327,7 +362,14 @@ const family families_gpt[] = {
             {"@h.#.ln_attn.bias", TFM_ROLE_ATTN_NORM_B, TAKE_ROWS},
             {"@h.#.input_layernorm.bias", TFM_ROLE_ATTN_NORM_B, TAKE_ROWS},
             {"@h.#.ln_mlp.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
-            {"@h.#.ln_mlp.bias", TFM_ROLE_FFN_NORM_B, TAKE_ROWS}))}},
+            {"@h.#.ln_mlp.bias", TFM_ROLE_FFN_NORM_B, TAKE_ROWS})),
+        GGUF("blk.0.attn_norm_2.weight= falcon", RULES(
+            FIXED(P_RESIDUAL, TFM_RESIDUAL_PARALLEL_2)),
+            NAMES(
+            {"blk.#.attn_norm_2.weight", TFM_ROLE_ATTN_NORM, TAKE_ROWS},
+            {"blk.#.attn_norm_2.bias", TFM_ROLE_ATTN_NORM_B, TAKE_ROWS},
+            {"blk.#.attn_norm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+            {"blk.#.attn_norm.bias", TFM_ROLE_FFN_NORM_B, TAKE_ROWS}))}},
 
 /* ---- PHI 1 AND 2, PERSIMMON ------------------------------------------------------------------------------------ */
 
@@ -356,7 +398,11 @@ const family families_gpt[] = {
             {"@layers.#.mlp.fc1.weight", TFM_ROLE_UP, TAKE_ROWS},
             {"@layers.#.mlp.fc1.bias", TFM_ROLE_UP_B, TAKE_ROWS},
             {"@layers.#.mlp.fc2.weight", TFM_ROLE_DOWN, TAKE_ROWS},
-            {"@layers.#.mlp.fc2.bias", TFM_ROLE_DOWN_B, TAKE_ROWS}), hf_prefixes, NULL, NULL}}},
+            {"@layers.#.mlp.fc2.bias", TFM_ROLE_DOWN_B, TAKE_ROWS}), hf_prefixes, NULL, NULL},
+        GGUF("phi2", RULES(
+            HARMLESS(".feed_forward_length"), /* written as 4 * d_model: the matrices say */
+            FIXED(P_RESIDUAL, TFM_RESIDUAL_PARALLEL_1),
+            FIXED(P_ROPE_STYLE, TFM_ROPE_HALF)), NULL)}},
 
     /* Sequential; q, k and v head by head, normed with bias; squared ReLU. */
     {"persimmon", "Persimmon", "phi", {

@@ -10,6 +10,14 @@ static const name_row olmo2_names[] = {
     {"@layers.#.post_feedforward_layernorm.weight", TFM_ROLE_FFN_POST_NORM, TAKE_ROWS},
     NAMES_END};
 
+/* GGUF stores the q and k rows of many families (biases too) as interleaved pairs: undone here. */
+static const name_row gguf_pair_names[] = {
+    {"blk.#.attn_q.weight", TFM_ROLE_Q, TAKE_PAIRS_Q},
+    {"blk.#.attn_k.weight", TFM_ROLE_K, TAKE_PAIRS_K},
+    {"blk.#.attn_q.bias", TFM_ROLE_Q_B, TAKE_PAIRS_Q},
+    {"blk.#.attn_k.bias", TFM_ROLE_K_B, TAKE_PAIRS_K},
+    NAMES_END};
+
 static const named_value swin_places[] = {{"true", TFM_PLACE_POST_BRANCH}, {"false", TFM_PLACE_PRE}, {NULL, 0}};
 static const named_value rope_steps[] = {{"true", TFM_ROPE_STEPS}, {"false", TFM_ROPE_PLAIN}, {NULL, 0}};
 static const named_value openlm_norms[] = {
@@ -22,8 +30,7 @@ static const named_value xielu[] = {{"xielu", TFM_ACT_XIELU}, {NULL, 0}};
 
 const family families_llama[] = {
     /* Llama 1, 2, 3 and the many of the same shape.
-     * GGUF stores the q and k rows of this family (biases too) as interleaved pairs: undone here. Mistral is "llama".
-     * llama2.c keeps pairs interleaved; so do we. The file says nothing beyond sizes. */
+     * In GGUF Mistral is "llama", too. llama2.c keeps pairs interleaved; so do we. The file says nothing but sizes. */
     {"llama", "Llama 1, 2, 3 and its kin (TinyLlama, SmolLM2, Yi ...)", "decoder", {
         HF("llama", RULES(
             BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
@@ -31,11 +38,7 @@ const family families_llama[] = {
             INT_OR("bos_token_id", P_BOS, 1)), NULL),
         GGUF("llama", RULES(
             INT(".attention.sliding_window", P_WINDOW),
-            FIXED(P_WINDOW_RULE, WINDOW_ALL)), NAMES(
-            {"blk.#.attn_q.weight", TFM_ROLE_Q, TAKE_PAIRS_Q},
-            {"blk.#.attn_k.weight", TFM_ROLE_K, TAKE_PAIRS_K},
-            {"blk.#.attn_q.bias", TFM_ROLE_Q_B, TAKE_PAIRS_Q},
-            {"blk.#.attn_k.bias", TFM_ROLE_K_B, TAKE_PAIRS_K})),
+            FIXED(P_WINDOW_RULE, WINDOW_ALL)), gguf_pair_names),
         [FORM_LLAMA2C] = {"llama2c", RULES(
             FIXED(P_NORM_EPS, 1e-5),
             FIXED(P_ROPE_THETA, 1e4),
@@ -179,7 +182,13 @@ const family families_llama[] = {
             {"@layers.#.self_attn.qkv_proj.weight", TFM_ROLE_K, TAKE_ALL_K},
             {"@layers.#.self_attn.qkv_proj.weight", TFM_ROLE_V, TAKE_ALL_V},
             {"@layers.#.mlp.gate_up_proj.weight", TFM_ROLE_GATE, TAKE_FIRST_HALF},
-            {"@layers.#.mlp.gate_up_proj.weight", TFM_ROLE_UP, TAKE_SECOND_HALF}))}},
+            {"@layers.#.mlp.gate_up_proj.weight", TFM_ROLE_UP, TAKE_SECOND_HALF})),
+        GGUF("phi3", RULES(
+            INT(".attention.sliding_window", P_WINDOW),
+            FIXED(P_WINDOW_RULE, WINDOW_ALL)),
+            NAMES(
+            {"blk.#.ffn_up.weight", TFM_ROLE_GATE, TAKE_FIRST_HALF},
+            {"blk.#.ffn_up.weight", TFM_ROLE_UP, TAKE_SECOND_HALF}))}},
 
     /* Four multipliers; attention_multiplier is the scale of the scores itself, not a factor on it. */
     {"granite", "Granite", "decoder", {
@@ -189,7 +198,13 @@ const family families_llama[] = {
             REAL_OR("residual_multiplier", P_RESIDUAL_SCALE, 1),
             REAL_OR("attention_multiplier", P_ATTN_SCALE, 1),
             BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
-            BITS("mlp_bias", P_BIAS, BIAS_MLP)), NULL)}},
+            BITS("mlp_bias", P_BIAS, BIAS_MLP)), NULL),
+        GGUF("granite", RULES(
+            REAL(".attention.scale", P_ATTN_SCALE),
+            REAL(".embedding_scale", P_EMBED_SCALE),
+            REAL(".residual_scale", P_RESIDUAL_SCALE),
+            REAL(".logit_scale", P_LOGIT_DIVISOR)),
+            gguf_pair_names)}},
 
     /* Interleaved RoPE; no bias on o. */
     {"helium", "Helium", "decoder", {
@@ -210,6 +225,8 @@ const family families_llama[] = {
             REAL_OR("rope_theta", P_ROPE_THETA, 5e5),
             BOOL_OR("tie_word_embeddings", P_TIED, 1),
             BITS("use_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O | BIAS_MLP),
+            FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED)), NULL),
+        GGUF("ernie4_5", RULES(
             FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED)), NULL)}},
 
     {"seed_oss", "Seed-OSS", "decoder", {
@@ -218,7 +235,9 @@ const family families_llama[] = {
             INT_OR("max_position_embeddings", P_N_CTX, 524288),
             BITS_ON("attention_bias", P_BIAS, BIAS_QKV),
             BITS("attention_out_bias", P_BIAS, TFM_BIAS_O),
-            BITS("mlp_bias", P_BIAS, BIAS_MLP)), NULL)}},
+            BITS("mlp_bias", P_BIAS, BIAS_MLP)), NULL),
+        GGUF("seed_oss", NULL, NAMES(
+            {"blk.#.post_attention_norm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS}))}},
 
     /* Feed-forward without a gate, squared ReLU. */
     {"arcee", "Arcee", "llama", {
@@ -226,6 +245,9 @@ const family families_llama[] = {
             INT_OR("max_position_embeddings", P_N_CTX, 4096),
             REAL_OR("rms_norm_eps", P_NORM_EPS, 1e-5),
             NAME_OR("hidden_act", P_ACT, TFM_ACT_RELU2, activations),
+            FIXED(P_GATED, 0)), NULL),
+        GGUF("arcee", RULES(
+            FIXED(P_ACT, TFM_ACT_RELU2),
             FIXED(P_GATED, 0)), NULL)}},
 
     /* The norms of q and k come after RoPE. */
@@ -238,7 +260,9 @@ const family families_llama[] = {
             FIXED(P_QK_NORM, TFM_QKNORM_HEAD),
             FIXED(P_QK_AFTER_ROPE, 1)), NAMES(
             {"@layers.#.self_attn.query_layernorm.weight", TFM_ROLE_Q_NORM, TAKE_ROWS},
-            {"@layers.#.self_attn.key_layernorm.weight", TFM_ROLE_K_NORM, TAKE_ROWS}))}},
+            {"@layers.#.self_attn.key_layernorm.weight", TFM_ROLE_K_NORM, TAKE_ROWS})),
+        GGUF("hunyuan-dense", RULES(
+            FIXED(P_QK_AFTER_ROPE, 1)), NULL)}},
 
     /* Interleaved RoPE over half a head, gate and up in one matrix; biases on q, k and v but not on o. */
     {"glm", "GLM", "decoder", {
@@ -250,14 +274,21 @@ const family families_llama[] = {
             BITS_ON("attention_bias", P_BIAS, BIAS_QKV),
             FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED)), NAMES(
             {"@layers.#.mlp.gate_up_proj.weight", TFM_ROLE_GATE, TAKE_FIRST_HALF},
-            {"@layers.#.mlp.gate_up_proj.weight", TFM_ROLE_UP, TAKE_SECOND_HALF}))}},
+            {"@layers.#.mlp.gate_up_proj.weight", TFM_ROLE_UP, TAKE_SECOND_HALF})),
+        GGUF("chatglm", RULES(
+            FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED)),
+            NAMES(
+            {"blk.#.ffn_up.weight", TFM_ROLE_GATE, TAKE_FIRST_HALF},
+            {"blk.#.ffn_up.weight", TFM_ROLE_UP, TAKE_SECOND_HALF}))}},
 
     /* Sandwich norms; post_attention_layernorm stands before the feed-forward. */
     {"glm4", "GLM-4", "glm", {
         HF("glm4", RULES(
             FIXED(P_NORM_PLACE, TFM_PLACE_SANDWICH)), NAMES(
             {"@layers.#.post_self_attn_layernorm.weight", TFM_ROLE_ATTN_POST_NORM, TAKE_ROWS},
-            {"@layers.#.post_mlp_layernorm.weight", TFM_ROLE_FFN_POST_NORM, TAKE_ROWS}))}},
+            {"@layers.#.post_mlp_layernorm.weight", TFM_ROLE_FFN_POST_NORM, TAKE_ROWS})),
+        GGUF("glm4", RULES(
+            FIXED(P_NORM_PLACE, TFM_PLACE_SANDWICH)), NULL)}},
 
     /* LayerNorms without weights; q, k and v are clamped. */
     {"olmo", "OLMo", "decoder", {
@@ -266,7 +297,14 @@ const family families_llama[] = {
             BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
             FIXED(P_NORM_KIND, TFM_NORM_LAYER),
             FIXED(P_NORM_EPS, 1e-5),
-            FIXED(P_NORM_NO_WEIGHT, 1)), NULL)}},
+            FIXED(P_NORM_NO_WEIGHT, 1)), NULL),
+        GGUF("olmo", RULES(
+            REAL(".attention.clamp_kqv", P_QKV_CLAMP),
+            REAL(".attention.layer_norm_rms_epsilon", P_NORM_EPS),
+            NEED_REAL(".attention.layer_norm_epsilon", P_NORM_EPS),
+            FIXED(P_NORM_KIND, TFM_NORM_LAYER),
+            FIXED(P_NORM_NO_WEIGHT, 1)),
+            gguf_pair_names)}},
 
     /* Norms on the branches' outputs; q and k are normed over their whole width. */
     {"olmo2", "OLMo 2", "decoder", {
@@ -274,7 +312,15 @@ const family families_llama[] = {
             REAL_OR("rms_norm_eps", P_NORM_EPS, 1e-5),
             BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
             FIXED(P_NORM_PLACE, TFM_PLACE_POST_BRANCH),
-            FIXED(P_QK_NORM, TFM_QKNORM_FULL)), olmo2_names)}},
+            FIXED(P_QK_NORM, TFM_QKNORM_FULL)), olmo2_names),
+        GGUF("olmo2", RULES(
+            INT(".attention.sliding_window", P_WINDOW),
+            SPECIAL(".attention.sliding_window_pattern", P_LAYER_TYPES),
+            REAL(".rope.freq_base_swa", P_ROPE_LOCAL_THETA),
+            FIXED(P_ROPE_LOCAL_PLAIN, 1),
+            FIXED(P_WINDOW_RULE, WINDOW_PERIOD),
+            FIXED(P_WINDOW_PERIOD, 4),
+            FIXED(P_NORM_PLACE, TFM_PLACE_POST_BRANCH)), NULL)}},
 
     /* Three windows to one full layer; only the full ones are scaled. */
     {"olmo3", "OLMo 3", "olmo2", {
@@ -294,7 +340,14 @@ const family families_llama[] = {
             FIXED(P_WINDOW_RULE, WINDOW_PERIOD),
             FIXED(P_ROPE_LAYERS, ROPE_IN_WINDOWS),
             FIXED(P_NORM_PLACE, TFM_PLACE_POST_BRANCH),
-            FIXED(P_QK_NORM, TFM_QKNORM_HEAD)), olmo2_names)}},
+            FIXED(P_QK_NORM, TFM_QKNORM_HEAD)), olmo2_names),
+        GGUF("exaone4", RULES(
+            INT(".attention.sliding_window", P_WINDOW),
+            SPECIAL(".attention.sliding_window_pattern", P_LAYER_TYPES),
+            FIXED(P_WINDOW_RULE, WINDOW_PERIOD),
+            FIXED(P_WINDOW_PERIOD, 4),
+            FIXED(P_ROPE_LAYERS, ROPE_IN_WINDOWS),
+            FIXED(P_NORM_PLACE, TFM_PLACE_POST_BRANCH)), NULL)}},
 
     /* Every fourth layer has no RoPE. In no_rope_layers 1 means that RoPE is used. */
     {"smollm3", "SmolLM3", "decoder", {
@@ -309,7 +362,11 @@ const family families_llama[] = {
             HARMLESS("max_window_layers"),
             BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
             BITS("mlp_bias", P_BIAS, BIAS_MLP),
-            FIXED(P_ROPE_LAYERS, ROPE_IN_PERIOD)), NULL)}},
+            FIXED(P_ROPE_LAYERS, ROPE_IN_PERIOD)), NULL),
+        GGUF("smollm3", RULES(
+            FIXED(P_ROPE_LAYERS, ROPE_IN_PERIOD),
+            FIXED(P_ROPE_PERIOD, 4)),
+            gguf_pair_names)}},
 
     {"ministral", "Ministral", "mistral", {
         HF("ministral", NULL, NULL)}},
@@ -320,7 +377,14 @@ const family families_llama[] = {
             INT_OR_OFF("sliding_window", P_WINDOW, 0),
             INT_OR("head_dim", P_HEAD_DIM, 128),
             INT_OR("max_position_embeddings", P_N_CTX, 262144),
-            REAL_OR("rms_norm_eps", P_NORM_EPS, 1e-5)), NULL)}},
+            REAL_OR("rms_norm_eps", P_NORM_EPS, 1e-5)), NULL),
+        GGUF("mistral3", RULES(
+            INT(".attention.sliding_window", P_WINDOW),
+            REAL(".attention.temperature_scale", P_TEMPERATURE),
+            REAL(".rope.scaling.yarn_log_multiplier", P_ROPE_MSCALE_ALL),
+            FIXED(P_ROPE_MSCALE, 1),
+            FIXED(P_WINDOW_RULE, WINDOW_ALL)),
+            gguf_pair_names)}},
 
     /* Both branches read one LayerNorm without bias; interleaved RoPE; logits are multiplied by logit_scale. */
     {"cohere", "Command R, R+", "decoder", {
@@ -332,6 +396,13 @@ const family families_llama[] = {
             BOOL_OR("tie_word_embeddings", P_TIED, 1),
             BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
             BITS("use_qk_norm", P_QK_NORM, TFM_QKNORM_HEADS),
+            FIXED(P_NORM_KIND, TFM_NORM_LAYER),
+            FIXED(P_RESIDUAL, TFM_RESIDUAL_PARALLEL_1),
+            FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED)), NULL),
+        GGUF("command-r", RULES(
+            REAL(".attention.layer_norm_rms_epsilon", P_NORM_EPS),
+            NEED_REAL(".attention.layer_norm_epsilon", P_NORM_EPS),
+            REAL(".logit_scale", P_LOGIT_SCALE),
             FIXED(P_NORM_KIND, TFM_NORM_LAYER),
             FIXED(P_RESIDUAL, TFM_RESIDUAL_PARALLEL_1),
             FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED)), NULL)}},
@@ -347,6 +418,12 @@ const family families_llama[] = {
             HARMLESS("use_embedding_sharing"), HARMLESS("use_gated_activation"), HARMLESS("use_parallel_block"),
             HARMLESS("use_parallel_embedding"),
             FIXED(P_WINDOW_RULE, WINDOW_PERIOD),
+            FIXED(P_ROPE_LAYERS, ROPE_IN_WINDOWS)), NULL),
+        GGUF("cohere2", RULES(
+            INT(".attention.sliding_window", P_WINDOW),
+            SPECIAL(".attention.sliding_window_pattern", P_LAYER_TYPES),
+            FIXED(P_WINDOW_RULE, WINDOW_PERIOD),
+            FIXED(P_WINDOW_PERIOD, 4),
             FIXED(P_ROPE_LAYERS, ROPE_IN_WINDOWS)), NULL)}},
 
     /* No gate, an activation with parameters of each layer's own; norms of q and k. */
@@ -364,7 +441,12 @@ const family families_llama[] = {
             {"@layers.#.feedforward_layernorm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
             {"@layers.#.mlp.act_fn.alpha_p|@layers.#.mlp.act_fn.alpha_n|"
              "@layers.#.mlp.act_fn.beta|@layers.#.mlp.act_fn.eps",
-             TFM_ROLE_ACT, TAKE_ROWS}))}},
+             TFM_ROLE_ACT, TAKE_ROWS})),
+        GGUF("apertus", RULES(
+            FIXED(P_ACT, TFM_ACT_XIELU),
+            FIXED(P_GATED, 0)),
+            NAMES(
+            {"blk.#.xielu", TFM_ROLE_ACT, TAKE_ROWS})) /* joined by the reader from four lists */}},
 
     /* No norm has weights; one over the embedding too; q and k are normed after a RoPE that turns the other way. */
     {"nanochat", "nanochat", "decoder", {
@@ -410,7 +492,13 @@ const family families_llama[] = {
     {"baichuan_rope", "Baichuan 1, 2 (7B: RoPE)", "baichuan", {
         HF("max_position_embeddings= baichuan", RULES(
             FIXED(P_ROPE_STYLE, TFM_ROPE_HALF),
-            FIXED(P_ALIBI, TFM_ALIBI_NONE)), NULL)}},
+            FIXED(P_ALIBI, TFM_ALIBI_NONE)), NULL),
+        GGUF("baichuan", RULES(
+            FIXED(P_ALIBI_LAYERS, 40)),
+            NAMES(
+            {"alibi.slopes", TFM_ROLE_SLOPES, TAKE_ROWS},
+            {"blk.#.attn_q.weight", TFM_ROLE_Q, TAKE_PAIRS_Q},
+            {"blk.#.attn_k.weight", TFM_ROLE_K, TAKE_PAIRS_K}))}},
 
     /* Biases on q, k, v and o; `rotary` is an older spelling of the RoPE values. */
     {"internlm", "InternLM", "decoder", {
@@ -438,7 +526,8 @@ const family families_llama[] = {
             {"@layers.#.attention.wo.bias", TFM_ROLE_O_B, TAKE_ROWS},
             {"@layers.#.feed_forward.w1.weight", TFM_ROLE_GATE, TAKE_ROWS},
             {"@layers.#.feed_forward.w3.weight", TFM_ROLE_UP, TAKE_ROWS},
-            {"@layers.#.feed_forward.w2.weight", TFM_ROLE_DOWN, TAKE_ROWS}))}},
+            {"@layers.#.feed_forward.w2.weight", TFM_ROLE_DOWN, TAKE_ROWS})),
+        GGUF("internlm2", NULL, gguf_pair_names)}},
 
     /* q, k and v in one matrix; w2 is the gate and w1 is not; intermediate_size counts both. Past seq_length theta
      * grows in steps and queries with the logarithm of the position, each if it is switched on. */
@@ -472,7 +561,11 @@ const family families_llama[] = {
             {"@h.#.mlp.w1.weight", TFM_ROLE_UP, TAKE_ROWS},
             {"@h.#.mlp.w2.weight", TFM_ROLE_GATE, TAKE_ROWS},
             {"@h.#.mlp.c_proj.weight", TFM_ROLE_DOWN, TAKE_ROWS}),
-            STRINGS("transformer."), NULL, NULL}}},
+            STRINGS("transformer."), NULL, NULL},
+        GGUF("qwen", RULES(
+            HARMLESS(".feed_forward_length"), /* twice the width: the matrices say */
+            REAL(".attention.layer_norm_rms_epsilon", P_NORM_EPS),
+            REAL_OR(".attention.layer_norm_epsilon", P_NORM_EPS, 1e-6)), NULL)}},
 
     /* LayerNorms without bias, over the whole width of q and k too; gate and up in one matrix. */
     {"openlm", "OpenLM, DCLM", "decoder", {
@@ -547,7 +640,11 @@ const family families_llama[] = {
             FIXED(P_BIAS, TFM_BIAS_NORM)), NAMES(
             {"@norm.bias", TFM_ROLE_OUT_NORM_B, TAKE_ROWS},
             {"@layers.#.input_layernorm.bias", TFM_ROLE_ATTN_NORM_B, TAKE_ROWS},
-            {"@layers.#.post_attention_layernorm.bias", TFM_ROLE_FFN_NORM_B, TAKE_ROWS}))}},
+            {"@layers.#.post_attention_layernorm.bias", TFM_ROLE_FFN_NORM_B, TAKE_ROWS})),
+        GGUF(NULL, RULES(
+            REAL(".attention.layer_norm_rms_epsilon", P_NORM_EPS),
+            NEED_REAL(".attention.layer_norm_epsilon", P_NORM_EPS),
+            FIXED(P_NORM_KIND, TFM_NORM_LAYER)), NULL)}},
 
     {"nemotron", "Nemotron", "layer_norm", {
         HF("nemotron", RULES(
@@ -560,6 +657,9 @@ const family families_llama[] = {
             BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
             BITS("mlp_bias", P_BIAS, BIAS_MLP),
             FIXED(P_NORM_OFFSET, 1),
+            FIXED(P_GATED, 0)), NULL),
+        GGUF("nemotron", RULES(
+            FIXED(P_ACT, TFM_ACT_RELU2),
             FIXED(P_GATED, 0)), NULL)}},
 
     /* A parallel residual has one norm for both branches. */
@@ -575,7 +675,14 @@ const family families_llama[] = {
             BITS("qk_layernorm", P_QK_NORM, TFM_QKNORM_HEADS)), NAMES(
             /* a tensor for each head */
             {"@layers.#.self_attn.q_layernorm.norms.%.weight", TFM_ROLE_Q_NORM, TAKE_ROWS},
-            {"@layers.#.self_attn.k_layernorm.norms.%.weight", TFM_ROLE_K_NORM, TAKE_ROWS}))}},
+            {"@layers.#.self_attn.k_layernorm.norms.%.weight", TFM_ROLE_K_NORM, TAKE_ROWS})),
+        GGUF("stablelm", RULES(
+            HARMLESS(".use_parallel_residual"), /* written without being said: the tensors say */
+            FIXED(P_RESIDUAL, TFM_RESIDUAL_PARALLEL_1)), NULL)}},
+
+    {"stablelm_sequential", NULL, "stablelm", {
+        GGUF("blk.0.ffn_norm.weight= stablelm", RULES(
+            FIXED(P_RESIDUAL, TFM_RESIDUAL_SEQUENTIAL)), NULL)}},
 
     {"starcoder2", "StarCoder2", "layer_norm", {
         HF("starcoder2", RULES(
@@ -591,7 +698,12 @@ const family families_llama[] = {
             {"@layers.#.mlp.c_fc.weight", TFM_ROLE_UP, TAKE_ROWS},
             {"@layers.#.mlp.c_proj.weight", TFM_ROLE_DOWN, TAKE_ROWS},
             {"@layers.#.mlp.c_fc.bias", TFM_ROLE_UP_B, TAKE_ROWS},
-            {"@layers.#.mlp.c_proj.bias", TFM_ROLE_DOWN_B, TAKE_ROWS}))}},
+            {"@layers.#.mlp.c_proj.bias", TFM_ROLE_DOWN_B, TAKE_ROWS})),
+        GGUF("starcoder2", RULES(
+            INT(".attention.sliding_window", P_WINDOW),
+            FIXED(P_WINDOW_RULE, WINDOW_ALL),
+            FIXED(P_ACT, TFM_ACT_GELU_TANH),
+            FIXED(P_GATED, 0)), NULL)}},
 
     {"jais2", "Jais 2", "layer_norm", {
         HF("jais2", RULES(
@@ -599,6 +711,9 @@ const family families_llama[] = {
             NAME_OR("hidden_act", P_ACT, TFM_ACT_RELU2, activations),
             BITS_ON("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
             BITS_ON("mlp_bias", P_BIAS, TFM_BIAS_UP | TFM_BIAS_DOWN),
+            FIXED(P_GATED, 0)), NULL),
+        GGUF("jais2", RULES(
+            FIXED(P_ACT, TFM_ACT_RELU2),
             FIXED(P_GATED, 0)), NULL)}},
 
     /* GPT's block with learned positions and the masks of sparse_rules; biases everywhere, tied. */
