@@ -115,9 +115,11 @@
        TFM_API        your own linkage, e.g. __declspec(dllexport)
        TFM_NO_STDIO   no files: tfm_model_open is missing          TFM_NO_MMAP    files are read, never mapped
        TFM_NO_MALLOC  no default allocator                         TFM_NO_TEXT    no tokenizer
+       TFM_NO_MESSAGES  errors have a code and its number for a text (10 KB)
        TFM_NO_THREADS everything on the caller's thread: neither OpenMP nor cfg.parallel
        TFM_NO_SIMD    scalar pass only                             TFM_NO_AVX2 (AVX-VNNI too), TFM_NO_AVX512, TFM_NO_AMX
        TFM_NO_NFC     no tables for Unicode normal form C (25 KB): text is taken as if it were normalised already
+       TFM_TYPES      the weight types that are built, F32 always: e.g. (1ull << TFM_Q8_0 | 1ull << TFM_Q4_0); default all
        TFM_SELF       the name under which this file includes itself, if it was renamed (default "tfm.h")
        TFM_DEBUG      assert() on the preconditions of kernels      TFM_FUZZING    hashes are not compared (fuzzers only)
 
@@ -1021,6 +1023,18 @@ static size_t tfm__append_int(char *buf, size_t cap, size_t n, int64_t value) {
     return tfm__append(buf, cap, n, digits + i, (size_t)(24 - i));
 }
 
+#ifdef TFM_NO_MESSAGES
+/* "error -3": the texts and what makes them stay out of the program. */
+static tfm_result tfm__fail_bare(tfm_error *err, tfm_result code) {
+    if (err) {
+        err->code = code;
+        tfm__append_int(err->msg, sizeof err->msg, tfm__append(err->msg, sizeof err->msg, 0, "error ", 6), code);
+    }
+    return code;
+}
+int tfm__message(const char *format, ...); /* never called: its arguments count as used */
+#define tfm__fail(err, code, ...) ((void)sizeof(tfm__message(__VA_ARGS__)), tfm__fail_bare(err, code))
+#else
 /* Fills err and returns code. Format: %s const char *, %d int, %l int64_t, %% percent. */
 static tfm_result tfm__fail(tfm_error *err, tfm_result code, const char *format, ...) {
     if (!err) return code;
@@ -1047,6 +1061,7 @@ static tfm_result tfm__fail(tfm_error *err, tfm_result code, const char *format,
     va_end(args);
     return code;
 }
+#endif
 
 /* out = a * b, a + b; 0 on overflow. Sizes and counts that come from a file or a caller go through these. */
 static int tfm__mul(size_t a, size_t b, size_t *out) {
@@ -1328,9 +1343,16 @@ static const tfm__format tfm__formats[TFM__N_FORMATS] = {
     { { TFM_MXFP4, "MXFP4", 32, 17 }, 4, 5, 2, 12,  0, 0, TFM__SC_E8M0,      0,  0,   0, { 1, 4, 16 },  { 0, 0, 0 } }
 };
 
+/* The types that this build has. */
+#ifndef TFM_TYPES
+#define TFM__HAS_TYPE(type) 1
+#else
+#define TFM__HAS_TYPE(type) ((type) == TFM_F32 || ((uint64_t)(TFM_TYPES) >> (type) & 1))
+#endif
+
 static const tfm__format *tfm__format_of(int32_t type) {
     for (int i = 0; i < TFM__N_FORMATS; i++) {
-        if (tfm__formats[i].info.type == type) return &tfm__formats[i];
+        if (tfm__formats[i].info.type == type) return TFM__HAS_TYPE(type) ? &tfm__formats[i] : NULL;
     }
     return NULL;
 }
@@ -1346,7 +1368,7 @@ TFM_API const tfm_type_info *tfm_type_find(const char *name) {
     for (int i = 0; i < TFM__N_FORMATS; i++) {
         const char *a = tfm__formats[i].info.name, *b = name;
         while (*a && tfm__lower(*a) == tfm__lower(*b)) a++, b++;
-        if (!*a && !*b) return &tfm__formats[i].info;
+        if (!*a && !*b) return tfm_type_get(tfm__formats[i].info.type);
     }
     return NULL;
 }
@@ -8120,6 +8142,34 @@ typedef struct FN(vb) { uint8_t v[64]; } FN(vb);
 #define VB FN(vb)
 #define TFM__LANES for (int i = 0; i < 16; i++)
 
+/* One lane, and 16 of them. Functions of one variable (e^x ...) are compiled for one lane, see EN below. */
+TFM__INLINE float FN(set_lane)(float x) { return x; }
+TFM__INLINE float FN(add_lane)(float a, float b) { return a + b; }
+TFM__INLINE float FN(sub_lane)(float a, float b) { return a - b; }
+TFM__INLINE float FN(mul_lane)(float a, float b) { return a * b; }
+TFM__INLINE float FN(div_lane)(float a, float b) { return a / b; }
+TFM__INLINE float FN(madd_lane)(float a, float b, float c) { return c + a * b; }
+TFM__INLINE float FN(nmadd_lane)(float a, float b, float c) { return c - a * b; }
+TFM__INLINE float FN(max_lane)(float a, float b) { return a > b ? a : b; } /* b if NaN */
+TFM__INLINE float FN(min_lane)(float a, float b) { return a < b ? a : b; }
+TFM__INLINE float FN(pick_lane)(float a, float b, float yes, float no) { return a < b ? yes : no; }
+TFM__INLINE int32_t FN(bits_lane)(float a) { return (int32_t)tfm__f32_bits(a); }
+TFM__INLINE float FN(from_bits_lane)(int32_t a) { return tfm__bits_f32((uint32_t)a); }
+TFM__INLINE int32_t FN(round_lane)(float a) { /* ties to even, |a| < 2^22: the integer is in the low bits of the sum */
+    return (int32_t)(tfm__f32_bits(a + 12582912.0f) - 0x4b400000u);
+}
+TFM__INLINE float FN(to_float_lane)(int32_t a) { return (float)a; }
+TFM__INLINE int32_t FN(iset_lane)(int32_t x) { return x; }
+TFM__INLINE int32_t FN(iadd_lane)(int32_t a, int32_t b) { return (int32_t)((uint32_t)a + (uint32_t)b); }
+TFM__INLINE int32_t FN(isub_lane)(int32_t a, int32_t b) { return (int32_t)((uint32_t)a - (uint32_t)b); }
+TFM__INLINE int32_t FN(iand_lane)(int32_t a, int32_t b) { return a & b; }
+TFM__INLINE int32_t FN(ior_lane)(int32_t a, int32_t b) { return a | b; }
+TFM__INLINE int32_t FN(shift_left_lane)(int32_t a, int n) { return (int32_t)((uint32_t)a << n); }
+TFM__INLINE int32_t FN(shift_right_lane)(int32_t a, int n) { return a < 0 ? ~(~a >> n) : a >> n; } /* arithmetic */
+
+#define TFM__LIFT2(V, name) TFM__BODY V FN(name)(V a, V b) { TFM__LANES a.v[i] = FN(name##_lane)(a.v[i], b.v[i]); return a; }
+#define TFM__LIFT3(name) \
+    TFM__BODY VF FN(name)(VF a, VF b, VF c) { TFM__LANES c.v[i] = FN(name##_lane)(a.v[i], b.v[i], c.v[i]); return c; }
 TFM__BODY VF FN(set)(float x) { VF r; TFM__LANES r.v[i] = x; return r; }
 TFM__BODY VF FN(load)(const float *p) { VF r; memcpy(r.v, p, 64); return r; }
 TFM__BODY void FN(store)(float *p, VF a) { memcpy(p, a.v, 64); }
@@ -8146,38 +8196,25 @@ TFM__BODY VF FN(load_bf16)(const uint8_t *p) {
 }
 TFM__BODY float FN(half)(uint16_t h) { return tfm__f16_to_f32(h); }
 TFM__BODY float FN(sqrt)(float x) { return tfm__sqrt(x); }
-TFM__BODY VF FN(add)(VF a, VF b) { TFM__LANES a.v[i] += b.v[i]; return a; }
-TFM__BODY VF FN(sub)(VF a, VF b) { TFM__LANES a.v[i] -= b.v[i]; return a; }
-TFM__BODY VF FN(mul)(VF a, VF b) { TFM__LANES a.v[i] *= b.v[i]; return a; }
-TFM__BODY VF FN(div)(VF a, VF b) { TFM__LANES a.v[i] /= b.v[i]; return a; }
-TFM__BODY VF FN(madd)(VF a, VF b, VF c) { TFM__LANES c.v[i] += a.v[i] * b.v[i]; return c; }  /* c + a * b */
-TFM__BODY VF FN(nmadd)(VF a, VF b, VF c) { TFM__LANES c.v[i] -= a.v[i] * b.v[i]; return c; } /* c - a * b */
-TFM__BODY VF FN(max)(VF a, VF b) { TFM__LANES b.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i]; return b; } /* b if NaN */
-TFM__BODY VF FN(min)(VF a, VF b) { TFM__LANES b.v[i] = a.v[i] < b.v[i] ? a.v[i] : b.v[i]; return b; }
-TFM__BODY VF FN(pick)(VF a, VF b, VF yes, VF no) { /* a < b ? yes : no */
-    TFM__LANES no.v[i] = a.v[i] < b.v[i] ? yes.v[i] : no.v[i];
-    return no;
-}
+TFM__LIFT2(VF, add)
+TFM__LIFT2(VF, sub)
+TFM__LIFT2(VF, mul)
+TFM__LIFT2(VF, div)
+TFM__LIFT3(madd) /* c + a * b */
+TFM__LIFT3(nmadd) /* c - a * b */
+TFM__LIFT2(VF, max)
+TFM__LIFT2(VF, min)
 TFM__BODY VI FN(bits)(VF a) { VI r; memcpy(r.v, a.v, 64); return r; }
 TFM__BODY VF FN(from_bits)(VI a) { VF r; memcpy(r.v, a.v, 64); return r; }
-TFM__BODY VI FN(round)(VF a) { /* to nearest, ties to even, |a| < 2^22: the integer is in the low bits of the sum */
-    TFM__LANES a.v[i] += 12582912.0f;
-    VI r = FN(bits)(a);
-    TFM__LANES r.v[i] = (int32_t)((uint32_t)r.v[i] - 0x4b400000u);
-    return r;
-}
+TFM__BODY VI FN(round)(VF a) { VI r; TFM__LANES r.v[i] = FN(round_lane)(a.v[i]); return r; }
 TFM__BODY VF FN(to_float)(VI a) { VF r; TFM__LANES r.v[i] = (float)a.v[i]; return r; }
 TFM__BODY VI FN(iset)(int32_t x) { VI r; TFM__LANES r.v[i] = x; return r; }
-TFM__BODY VI FN(iadd)(VI a, VI b) { TFM__LANES a.v[i] = (int32_t)((uint32_t)a.v[i] + (uint32_t)b.v[i]); return a; }
-TFM__BODY VI FN(isub)(VI a, VI b) { TFM__LANES a.v[i] = (int32_t)((uint32_t)a.v[i] - (uint32_t)b.v[i]); return a; }
-TFM__BODY VI FN(iand)(VI a, VI b) { TFM__LANES a.v[i] &= b.v[i]; return a; }
-TFM__BODY VI FN(ior)(VI a, VI b) { TFM__LANES a.v[i] |= b.v[i]; return a; }
+TFM__LIFT2(VI, iadd)
+TFM__LIFT2(VI, isub)
+TFM__LIFT2(VI, iand)
 TFM__BODY VI FN(imax)(VI a, VI b) { TFM__LANES a.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i]; return a; }
-TFM__BODY VI FN(shift_left)(VI a, int n) { TFM__LANES a.v[i] = (int32_t)((uint32_t)a.v[i] << n); return a; }
-TFM__BODY VI FN(shift_right)(VI a, int n) { /* arithmetic */
-    TFM__LANES a.v[i] = a.v[i] < 0 ? ~(~a.v[i] >> n) : a.v[i] >> n;
-    return a;
-}
+TFM__BODY VI FN(shift_left)(VI a, int n) { TFM__LANES a.v[i] = FN(shift_left_lane)(a.v[i], n); return a; }
+TFM__BODY VI FN(shift_right)(VI a, int n) { TFM__LANES a.v[i] = FN(shift_right_lane)(a.v[i], n); return a; }
 TFM__BODY VI FN(load_i8)(const uint8_t *p) { VI r; TFM__LANES r.v[i] = (int8_t)p[i]; return r; }
 TFM__BODY VI FN(load_u8)(const uint8_t *p) { VI r; TFM__LANES r.v[i] = p[i]; return r; }
 TFM__BODY void FN(store_i8)(int8_t *p, VI a) { TFM__LANES p[i] = (int8_t)a.v[i]; } /* |a| <= 127 */
@@ -8226,6 +8263,8 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) { /* acc + low * s[0] 
     TFM__LANES acc.v[i] += (int16_t)(pairs.v[i] & 0xffff) * s[0] + (int16_t)((uint32_t)pairs.v[i] >> 16) * s[1];
     return acc;
 }
+#undef TFM__LIFT2
+#undef TFM__LIFT3
 #undef TFM__LANES
 
 #elif TFM__PASS == TFM__PASS_AVX2 || TFM__PASS == TFM__PASS_AVXVNNI
@@ -9019,100 +9058,123 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #endif
 
 /* --- elementary functions ----------------------------------------------------------------------------------------- */
+/* Over EF: a vector; in the scalar pass one lane, or most of its code and time would go into handing vectors about. */
+
+#if TFM__PASS == TFM__PASS_SCALAR
+#define EN(name) FN(name##_lane)
+#define EF float
+#define EI int32_t
+#else
+#define EN(name) FN(name)
+#define EF VF
+#define EI VI
+#endif
 
 /* e^x: x = n ln 2 + r, |r| <= ln 2 / 2, a polynomial, and 2^n in two factors so that subnormal results and overflow to
    infinity come out right. Within 1.1 ulp; NaN stays NaN. */
-TFM__BODY VF FN(exp)(VF x) {
-    x = FN(max)(FN(set)(-105.0f), FN(min)(FN(set)(90.0f), x));
-    const VI n = FN(round)(FN(mul)(x, FN(set)(1.44269504f)));
-    const VF k = FN(to_float)(n);
-    VF r = FN(nmadd)(k, FN(set)(0.693359375f), x);
-    r = FN(nmadd)(k, FN(set)(-0.00021219444f), r);
-    VF p = FN(set)(0.00139505998f);
-    p = FN(madd)(p, r, FN(set)(0.00836895406f));
-    p = FN(madd)(p, r, FN(set)(0.041666206f));
-    p = FN(madd)(p, r, FN(set)(0.166665182f));
-    p = FN(madd)(p, r, FN(set)(0.5f));
-    p = FN(madd)(FN(mul)(r, r), p, r);
-    p = FN(add)(p, FN(set)(1.0f));
-    const VI half = FN(shift_right)(n, 1), bias = FN(iset)(127);
-    p = FN(mul)(p, FN(from_bits)(FN(shift_left)(FN(iadd)(half, bias), 23)));
-    return FN(mul)(p, FN(from_bits)(FN(shift_left)(FN(iadd)(FN(isub)(n, half), bias), 23)));
+TFM__BODY EF EN(exp)(EF x) {
+    x = EN(max)(EN(set)(-105.0f), EN(min)(EN(set)(90.0f), x));
+    const EI n = EN(round)(EN(mul)(x, EN(set)(1.44269504f)));
+    const EF k = EN(to_float)(n);
+    EF r = EN(nmadd)(k, EN(set)(0.693359375f), x);
+    r = EN(nmadd)(k, EN(set)(-0.00021219444f), r);
+    EF p = EN(set)(0.00139505998f);
+    p = EN(madd)(p, r, EN(set)(0.00836895406f));
+    p = EN(madd)(p, r, EN(set)(0.041666206f));
+    p = EN(madd)(p, r, EN(set)(0.166665182f));
+    p = EN(madd)(p, r, EN(set)(0.5f));
+    p = EN(madd)(EN(mul)(r, r), p, r);
+    p = EN(add)(p, EN(set)(1.0f));
+    const EI half = EN(shift_right)(n, 1), bias = EN(iset)(127);
+    p = EN(mul)(p, EN(from_bits)(EN(shift_left)(EN(iadd)(half, bias), 23)));
+    return EN(mul)(p, EN(from_bits)(EN(shift_left)(EN(iadd)(EN(isub)(n, half), bias), 23)));
 }
 
-TFM__BODY VF FN(abs)(VF x) { return FN(from_bits)(FN(iand)(FN(bits)(x), FN(iset)(0x7fffffff))); }
-TFM__BODY VF FN(with_sign)(VF magnitude, VF x) {
-    return FN(from_bits)(FN(ior)(FN(bits)(magnitude), FN(iand)(FN(bits)(x), FN(iset)(INT32_MIN))));
+TFM__BODY EF EN(abs)(EF x) { return EN(from_bits)(EN(iand)(EN(bits)(x), EN(iset)(0x7fffffff))); }
+TFM__BODY EF EN(with_sign)(EF magnitude, EF x) {
+    return EN(from_bits)(EN(ior)(EN(bits)(magnitude), EN(iand)(EN(bits)(x), EN(iset)(INT32_MIN))));
 }
 
 /* tanh: an odd polynomial below 0.625, else 1 - 2 / (e^2|x| + 1). Within 1.3 ulp. */
-TFM__BODY VF FN(tanh)(VF x) {
-    const VF a = FN(abs)(x), z = FN(mul)(x, x), one = FN(set)(1.0f), two = FN(set)(2.0f);
-    VF p = FN(set)(-0.00566078071f);
-    p = FN(madd)(p, z, FN(set)(0.020601999f));
-    p = FN(madd)(p, z, FN(set)(-0.0537292287f));
-    p = FN(madd)(p, z, FN(set)(0.133313283f));
-    p = FN(madd)(p, z, FN(set)(-0.333332777f));
-    p = FN(madd)(FN(mul)(p, z), a, a);
-    const VF far = FN(sub)(one, FN(div)(two, FN(add)(FN(exp)(FN(mul)(two, a)), one)));
-    return FN(with_sign)(FN(pick)(a, FN(set)(0.625f), p, far), x);
+TFM__BODY EF EN(tanh)(EF x) {
+    const EF a = EN(abs)(x), z = EN(mul)(x, x), one = EN(set)(1.0f), two = EN(set)(2.0f);
+    EF p = EN(set)(-0.00566078071f);
+    p = EN(madd)(p, z, EN(set)(0.020601999f));
+    p = EN(madd)(p, z, EN(set)(-0.0537292287f));
+    p = EN(madd)(p, z, EN(set)(0.133313283f));
+    p = EN(madd)(p, z, EN(set)(-0.333332777f));
+    p = EN(madd)(EN(mul)(p, z), a, a);
+    const EF far = EN(sub)(one, EN(div)(two, EN(add)(EN(exp)(EN(mul)(two, a)), one)));
+    return EN(with_sign)(EN(pick)(a, EN(set)(0.625f), p, far), x);
 }
 
 /* erf: an odd polynomial below 1, else 1 - e^-Q(|x|) with Q = -ln erfc; 1 from 4 on. Within 1.3 ulp. */
-TFM__BODY VF FN(erf)(VF x) {
-    const VF a = FN(min)(FN(set)(4.0f), FN(abs)(x)), z = FN(mul)(a, a);
-    VF p = FN(set)(7.8891193e-05f);
-    p = FN(madd)(p, z, FN(set)(-0.000802084105f));
-    p = FN(madd)(p, z, FN(set)(0.00518953521f));
-    p = FN(madd)(p, z, FN(set)(-0.0268544443f));
-    p = FN(madd)(p, z, FN(set)(0.112836003f));
-    p = FN(madd)(p, z, FN(set)(-0.37612626f));
-    p = FN(madd)(p, z, FN(set)(0.128379166f));
-    p = FN(madd)(p, a, a);
-    VF q = FN(set)(2.0909556e-05f);
-    q = FN(madd)(q, a, FN(set)(-0.000432303001f));
-    q = FN(madd)(q, a, FN(set)(0.00416052714f));
-    q = FN(madd)(q, a, FN(set)(-0.0250914972f));
-    q = FN(madd)(q, a, FN(set)(0.108236618f));
-    q = FN(madd)(q, a, FN(set)(0.633386672f));
-    q = FN(madd)(q, a, FN(set)(1.12949514f));
-    q = FN(madd)(q, a, FN(set)(-0.000170552026f));
-    const VF far = FN(sub)(FN(set)(1.0f), FN(exp)(FN(sub)(FN(set)(0.0f), q)));
-    return FN(with_sign)(FN(pick)(a, FN(set)(1.0f), p, far), x);
+TFM__BODY EF EN(erf)(EF x) {
+    const EF a = EN(min)(EN(set)(4.0f), EN(abs)(x)), z = EN(mul)(a, a);
+    EF p = EN(set)(7.8891193e-05f);
+    p = EN(madd)(p, z, EN(set)(-0.000802084105f));
+    p = EN(madd)(p, z, EN(set)(0.00518953521f));
+    p = EN(madd)(p, z, EN(set)(-0.0268544443f));
+    p = EN(madd)(p, z, EN(set)(0.112836003f));
+    p = EN(madd)(p, z, EN(set)(-0.37612626f));
+    p = EN(madd)(p, z, EN(set)(0.128379166f));
+    p = EN(madd)(p, a, a);
+    EF q = EN(set)(2.0909556e-05f);
+    q = EN(madd)(q, a, EN(set)(-0.000432303001f));
+    q = EN(madd)(q, a, EN(set)(0.00416052714f));
+    q = EN(madd)(q, a, EN(set)(-0.0250914972f));
+    q = EN(madd)(q, a, EN(set)(0.108236618f));
+    q = EN(madd)(q, a, EN(set)(0.633386672f));
+    q = EN(madd)(q, a, EN(set)(1.12949514f));
+    q = EN(madd)(q, a, EN(set)(-0.000170552026f));
+    const EF far = EN(sub)(EN(set)(1.0f), EN(exp)(EN(sub)(EN(set)(0.0f), q)));
+    return EN(with_sign)(EN(pick)(a, EN(set)(1.0f), p, far), x);
 }
 
-TFM__BODY VF FN(sigmoid)(VF x) {
-    const VF one = FN(set)(1.0f);
-    return FN(div)(one, FN(add)(one, FN(exp)(FN(sub)(FN(set)(0.0f), x))));
+TFM__BODY EF EN(sigmoid)(EF x) {
+    const EF one = EN(set)(1.0f);
+    return EN(div)(one, EN(add)(one, EN(exp)(EN(sub)(EN(set)(0.0f), x))));
 }
 
-TFM__BODY VF FN(act)(VF x, const int32_t act) {
-    const VF zero = FN(set)(0.0f), half = FN(mul)(FN(set)(0.5f), x), one = FN(set)(1.0f);
-    VF r;
+TFM__BODY EF EN(act)(EF x, const int32_t act) {
+    const EF zero = EN(set)(0.0f), half = EN(mul)(EN(set)(0.5f), x), one = EN(set)(1.0f);
+    EF r;
     switch (act) {
-    case TFM_ACT_RELU: return FN(max)(zero, x);
-    case TFM_ACT_RELU2: r = FN(max)(zero, x); return FN(mul)(r, r);
-    case TFM_ACT_GELU_ERF: return FN(mul)(half, FN(add)(one, FN(erf)(FN(mul)(x, FN(set)(0.70710678f)))));
+    case TFM_ACT_RELU: return EN(max)(zero, x);
+    case TFM_ACT_RELU2: r = EN(max)(zero, x); return EN(mul)(r, r);
+    case TFM_ACT_GELU_ERF: return EN(mul)(half, EN(add)(one, EN(erf)(EN(mul)(x, EN(set)(0.70710678f)))));
     case TFM_ACT_GELU_TANH:
-        r = FN(add)(x, FN(mul)(FN(set)(0.044715f), FN(mul)(x, FN(mul)(x, x))));
-        return FN(mul)(half, FN(add)(one, FN(tanh)(FN(mul)(FN(set)(0.79788456f), r))));
-    case TFM_ACT_GELU_QUICK: return FN(mul)(x, FN(sigmoid)(FN(mul)(FN(set)(1.702f), x)));
-    case TFM_ACT_SILU: return FN(div)(x, FN(add)(one, FN(exp)(FN(sub)(zero, x))));
-    case TFM_ACT_SIGMOID: return FN(sigmoid)(x);
+        r = EN(add)(x, EN(mul)(EN(set)(0.044715f), EN(mul)(x, EN(mul)(x, x))));
+        return EN(mul)(half, EN(add)(one, EN(tanh)(EN(mul)(EN(set)(0.79788456f), r))));
+    case TFM_ACT_GELU_QUICK: return EN(mul)(x, EN(sigmoid)(EN(mul)(EN(set)(1.702f), x)));
+    case TFM_ACT_SILU: return EN(div)(x, EN(add)(one, EN(exp)(EN(sub)(zero, x))));
+    case TFM_ACT_SIGMOID: return EN(sigmoid)(x);
     default: return x;
     }
 }
 
+TFM__BODY EF EN(cap)(EF x, EF cap) { return EN(mul)(cap, EN(tanh)(EN(div)(x, cap))); }
+
+#if TFM__PASS == TFM__PASS_SCALAR
+TFM__BODY VF FN(exp)(VF x) { for (int i = 0; i < 16; i++) x.v[i] = EN(exp)(x.v[i]); return x; }
+TFM__BODY VF FN(act)(VF x, const int32_t act) { for (int i = 0; i < 16; i++) x.v[i] = EN(act)(x.v[i], act); return x; }
+TFM__BODY VF FN(cap)(VF x, VF cap) { for (int i = 0; i < 16; i++) x.v[i] = EN(cap)(x.v[i], cap.v[i]); return x; }
+#endif
+#undef EN
+#undef EF
+#undef EI
+
 /* --- maps and reductions ------------------------------------------------------------------------------------------ */
 
 /* Runs `body` over x in vectors; in the tail `n` lanes are real. Inside: i the index, w the width of this step. */
-#define TFM__EACH(i, w, n) for (int64_t i = 0, w = 16; w = (n) - i < 16 ? (n) - i : 16, i < (n); i += 16)
+#define TFM__EACH(i, w, n) \
+    for (ptrdiff_t i = 0, w = 16, i##_end = (ptrdiff_t)(n); w = i##_end - i < 16 ? i##_end - i : 16, i < i##_end; i += 16)
 
 /* 16 values, or the last w of an array. */
-TFM__BODY VF FN(get)(const float *p, int64_t w, float fill) {
+TFM__BODY VF FN(get)(const float *p, ptrdiff_t w, float fill) {
     return w == 16 ? FN(load)(p) : FN(load_n)(p, (int)w, fill);
 }
-TFM__BODY void FN(put)(float *p, VF a, int64_t w) {
+TFM__BODY void FN(put)(float *p, VF a, ptrdiff_t w) {
     if (w == 16) FN(store)(p, a);
     else FN(store_n)(p, a, (int)w);
 }
@@ -9140,8 +9202,6 @@ static void FN(glu)(float *out, const float *gate, const float *up, int32_t act,
 }
 
 static void FN(activate)(float *x, int32_t act, int64_t n) { FN(glu)(x, x, NULL, act, n); }
-
-TFM__BODY VF FN(cap)(VF x, VF cap) { return FN(mul)(cap, FN(tanh)(FN(div)(x, cap))); }
 
 static void FN(softcap)(float *x, float cap, int64_t n) {
     TFM__EACH(i, w, n) FN(put)(x + i, FN(cap)(FN(get)(x + i, w, 0.0f), FN(set)(cap)), w);
@@ -9245,8 +9305,8 @@ static void FN(rope_angles)(float *cos_out, float *sin_out, const float *inv_fre
 
 static void FN(rope)(float *x, const float *c, const float *s, int32_t style, int32_t dims, int64_t head_dim,
                      int64_t n_heads) {
-    const int64_t pairs = dims / 2;
-    for (int64_t h = 0; h < n_heads; h++, x += head_dim) {
+    const ptrdiff_t pairs = dims / 2;
+    for (ptrdiff_t h = 0; h < (ptrdiff_t)n_heads; h++, x += (ptrdiff_t)head_dim) {
         if (style == TFM_ROPE_HALF) {
             TFM__EACH(i, w, pairs) {
                 VF a = FN(get)(x + i, w, 0.0f), b = FN(get)(x + pairs + i, w, 0.0f);
@@ -9255,7 +9315,7 @@ static void FN(rope)(float *x, const float *c, const float *s, int32_t style, in
                 FN(put)(x + pairs + i, FN(add)(FN(mul)(b, vc), FN(mul)(a, vs)), w);
             }
         } else if (style == TFM_ROPE_INTERLEAVED) {
-            for (int64_t i = 0; i < pairs; i++) {
+            for (ptrdiff_t i = 0; i < pairs; i++) {
                 const float a = x[2 * i], b = x[2 * i + 1];
                 x[2 * i] = a * c[i] - b * s[i];
                 x[2 * i + 1] = b * c[i] + a * s[i];
@@ -9268,12 +9328,13 @@ static void FN(rope)(float *x, const float *c, const float *s, int32_t style, in
 
 /* Per 32 inputs d = amax / 127, q = round(x * (127 / amax)). Blocks below 2^-119 become zero (d would be subnormal); in
    a block that is not finite d is, so that its products are NaN. */
-static void FN(quantize_row)(void *out, const float *x, int64_t cols) {
+static void FN(quantize_row)(void *out, const float *x, int64_t n) {
+    const ptrdiff_t cols = (ptrdiff_t)n;
     int8_t *q = (int8_t *)out;
     float *d = (float *)(void *)(q + cols);
     int16_t *sums = (int16_t *)(void *)(q + cols + cols / 8);
     const VI magnitude = FN(iset)(0x7fffffff);
-    for (int64_t b = 0; b < cols / 32; b++) {
+    for (ptrdiff_t b = 0; b < cols / 32; b++) {
         const VF lo = FN(load)(x + 32 * b), hi = FN(load)(x + 32 * b + 16);
         const VI a0 = FN(iand)(FN(bits)(lo), magnitude), a1 = FN(iand)(FN(bits)(hi), magnitude);
         const int32_t top = FN(imax_all)(FN(imax)(a0, a1));
@@ -9632,10 +9693,12 @@ TFM__Q8_KERNEL(IQ4_XS)
 TFM__Q8_KERNEL(MXFP4)
 #undef TFM__Q8_KERNEL
 
+#define TFM__Q8_OF(F) (TFM__HAS_TYPE(TFM_##F) ? FN(q8_##F) : NULL)
 static const tfm__strips_fn FN(q8_kernels)[TFM__N_FORMATS] = {
-    NULL, NULL, NULL, FN(q8_Q8_0), FN(q8_Q4_0), FN(q8_Q4_1), FN(q8_Q5_0), FN(q8_Q5_1),
-    FN(q8_Q2_K), FN(q8_Q3_K), FN(q8_Q4_K), FN(q8_Q5_K), FN(q8_Q6_K), FN(q8_IQ4_NL), FN(q8_IQ4_XS), FN(q8_MXFP4)
+    NULL, NULL, NULL, TFM__Q8_OF(Q8_0), TFM__Q8_OF(Q4_0), TFM__Q8_OF(Q4_1), TFM__Q8_OF(Q5_0), TFM__Q8_OF(Q5_1),
+    TFM__Q8_OF(Q2_K), TFM__Q8_OF(Q3_K), TFM__Q8_OF(Q4_K), TFM__Q8_OF(Q5_K), TFM__Q8_OF(Q6_K), TFM__Q8_OF(IQ4_NL), TFM__Q8_OF(IQ4_XS), TFM__Q8_OF(MXFP4)
 };
+#undef TFM__Q8_OF
 
 /* --- matmul with float32 activations ------------------------------------------------------------------------------ */
 /* Weights become panels [inputs][16 rows] of float32 (F32 tiles are panels already). Each output is one chain over the
@@ -9682,24 +9745,27 @@ static void FN(widen)(float *panel, const tfm_tensor *w, int64_t strip, int64_t 
         FN(widen_rows)(panel, w, strip, k0, nk);
         return;
     }
+#define TFM__WIDEN(F) \
+    case TFM_##F: if (TFM__HAS_TYPE(TFM_##F)) FN(widen_blocks)(TFM__##F, panel, p, w->cols, k0, nk); break;
     switch (w->type) {
     case TFM_F16: for (int k = 0; k < nk; k++) FN(store)(panel + 16 * k, FN(load_f16)(p + 32 * (k0 + k))); break;
     case TFM_BF16: for (int k = 0; k < nk; k++) FN(store)(panel + 16 * k, FN(load_bf16)(p + 32 * (k0 + k))); break;
-    case TFM_Q8_0: FN(widen_blocks)(TFM__Q8_0, panel, p, w->cols, k0, nk); break;
-    case TFM_Q4_0: FN(widen_blocks)(TFM__Q4_0, panel, p, w->cols, k0, nk); break;
-    case TFM_Q4_1: FN(widen_blocks)(TFM__Q4_1, panel, p, w->cols, k0, nk); break;
-    case TFM_Q5_0: FN(widen_blocks)(TFM__Q5_0, panel, p, w->cols, k0, nk); break;
-    case TFM_Q5_1: FN(widen_blocks)(TFM__Q5_1, panel, p, w->cols, k0, nk); break;
-    case TFM_Q2_K: FN(widen_blocks)(TFM__Q2_K, panel, p, w->cols, k0, nk); break;
-    case TFM_Q3_K: FN(widen_blocks)(TFM__Q3_K, panel, p, w->cols, k0, nk); break;
-    case TFM_Q4_K: FN(widen_blocks)(TFM__Q4_K, panel, p, w->cols, k0, nk); break;
-    case TFM_Q5_K: FN(widen_blocks)(TFM__Q5_K, panel, p, w->cols, k0, nk); break;
-    case TFM_Q6_K: FN(widen_blocks)(TFM__Q6_K, panel, p, w->cols, k0, nk); break;
-    case TFM_IQ4_NL: FN(widen_blocks)(TFM__IQ4_NL, panel, p, w->cols, k0, nk); break;
-    case TFM_IQ4_XS: FN(widen_blocks)(TFM__IQ4_XS, panel, p, w->cols, k0, nk); break;
-    case TFM_MXFP4: FN(widen_blocks)(TFM__MXFP4, panel, p, w->cols, k0, nk); break;
+    TFM__WIDEN(Q8_0)
+    TFM__WIDEN(Q4_0)
+    TFM__WIDEN(Q4_1)
+    TFM__WIDEN(Q5_0)
+    TFM__WIDEN(Q5_1)
+    TFM__WIDEN(Q2_K)
+    TFM__WIDEN(Q3_K)
+    TFM__WIDEN(Q4_K)
+    TFM__WIDEN(Q5_K)
+    TFM__WIDEN(Q6_K)
+    TFM__WIDEN(IQ4_NL)
+    TFM__WIDEN(IQ4_XS)
+    TFM__WIDEN(MXFP4)
     default: break;
     }
+#undef TFM__WIDEN
 }
 
 /* Panels in use: ns strips from `strip` on, inputs k0 ... k0 + nk. */
@@ -9816,7 +9882,7 @@ typedef struct FN(block) {
 typedef struct FN(ring) { const uint8_t *base; size_t row_bytes; int64_t length; } FN(ring);
 
 /* Elements [16 c, 16 c + w) of a cached row; the other lanes are 0. */
-TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *row, int64_t c, int64_t w) {
+TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *row, ptrdiff_t c, ptrdiff_t w) {
     uint8_t tail[32] = { 0 };
     if (type == TFM_F32) return FN(get)((const float *)(const void *)row + 16 * c, w, 0.0f);
     if (type == TFM_Q8_0) {

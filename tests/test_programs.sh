@@ -275,6 +275,35 @@ fails 2 "--out" tfm-inspect "$MODEL" --tensor output_norm.weight
 expect "a file of a failed run" test ! -e "$WORK/never"
 done_with "tfm-inspect: tensors"
 
+# ---- models as part of a program -------------------------------------------------------------------------------------
+
+# The numbers of an array, one a line.
+array_bytes() { sed -n '/{$/,/^}/p' "$1" | grep -v '[{}]' | tr ',' '\n' | grep .; }
+run 0 tfm-convert --c-array story_model "$MODEL" "$WORK/array.h"
+array_bytes "$WORK/array.h" > "$WORK/array.txt"
+od -An -v -tu1 "$MODEL" | tr -s ' ' '\n' | grep . > "$WORK/model.txt"
+expect "the array is not the file" cmp "$WORK/array.txt" "$WORK/model.txt"
+expect "its length" grep -q "^#define STORY_MODEL_BYTES $(size "$MODEL")$" "$WORK/array.h"
+run 0 tfm-convert --c-array story_model --type q8_0 "examples/models/stories" "$WORK/again.h"
+run 0 tfm-convert --type q8_0 "examples/models/stories" "$WORK/again.tfm"
+run 0 tfm-convert --c-array story_model "$WORK/again.tfm" "$WORK/array.h"
+expect "an array of a checkpoint is not that of its .tfm" cmp "$WORK/array.h" "$WORK/again.h"
+fails 2 "9lives" tfm-convert --c-array 9lives "$MODEL" "$WORK/never"
+head -c 1000 "$MODEL" > "$WORK/short.tfm"
+fails 1 "file" tfm-convert --c-array x "$WORK/short.tfm" "$WORK/never"
+expect "a file of a failed run" test ! -e "$WORK/never"
+rm -f "$WORK"/array.* "$WORK"/again.* "$WORK/model.txt"
+done_with "tfm-convert --c-array"
+
+run 0 tfm-inspect "$MODEL" --plan story -c 100 --batch 1 --kv q8_0
+plan() { sed -n "s/^#define STORY_$1 *\([0-9]*\) .*/\1/p" "$WORK/plan"; }
+cp "$OUT" "$WORK/plan"
+run 0 tfm-inspect "$MODEL" --json -c 100 --batch 1 --kv q8_0 -t 1
+expect "the session's bytes" test "$(plan SESSION_BYTES)" -eq "$(json session_bytes)"
+expect "the sum" test "$(plan MEMORY_BYTES)" -eq $(($(plan SESSION_BYTES) + $(plan TABLES_BYTES)))
+expect "the settings" test "$(plan BYTES) $(plan CTX) $(plan BATCH) $(plan KV)" = "$(size "$MODEL") 100 1 4"
+done_with "tfm-inspect --plan"
+
 BYTES=$(size "$MODEL")
 head -c $((BYTES - 100)) "$MODEL" > "$WORK/cut.tfm"
 fails 1 "$WORK/cut.tfm" tfm-inspect "$WORK/cut.tfm"

@@ -34,6 +34,9 @@ int source_read(const source *s, uint64_t offset, void *buf, size_t n, tfm_error
 /* All of a source into the arena, with a final zero byte; more than `limit` bytes is an error. */
 int source_read_all(const source *s, uint64_t limit, arena *a, char **text, size_t *n, tfm_error *err);
 
+/* The same aligned to 64 bytes, as tfm_model_from_memory wants it. */
+int source_read_model(const source *s, arena *a, void **bytes, size_t *n, tfm_error *err);
+
 /* A file of the local system. A directory, or a file that is absent, is an error that says so. */
 int source_open_file(source *out, const char *path, tfm_error *err);
 void source_close_file(source *s);

@@ -4,6 +4,7 @@
  */
 #include <string.h>
 
+#include "c_array.h"
 #include "convert.h"
 #include "families.h"
 
@@ -11,7 +12,7 @@ enum { MAX_ALLOWED = 32 };
 
 static const char *const type_names[] = {"source", "f32", "f16", "bf16", "q8_0", NULL};
 static int type, vocab_only, list_families;
-static const char *tokenizer_path, *allowed;
+static const char *tokenizer_path, *allowed, *array_name;
 
 static const cli_option option_rows[] = {
     CLI_CHOICE(0, "type", "T", &type, type_names, NULL, "type of the matrices; source keeps each as it is", NULL),
@@ -19,12 +20,14 @@ static const cli_option option_rows[] = {
     CLI_STRING(0, "tokenizer", "FILE", &tokenizer_path, "the checkpoint's own; tokenizer.bin beside a llama2.c model",
                "tokenizer.json, tokenizer.model, tokenizer.bin or a GGUF to take the tokenizer from", NULL),
     CLI_STRING(0, "allow-unknown", "KEY,...", &allowed, "", "keys of the configuration that may be ignored", NULL),
+    CLI_STRING(0, "c-array", "NAME", &array_name, "", "OUT is a C header with the file as an array; SRC may be a .tfm too", NULL),
     CLI_FLAG(0, "families", &list_families, "print the table of known families, as the README has it, and stop"),
     CLI_END
 };
 static const char *const arg_names[] = {"SRC", "OUT.tfm"};
 static const cli command_line = {
     "tfm-convert", "[--type T] [--vocab-only] [--tokenizer FILE] SRC OUT.tfm\n"
+    "       tfm-convert --c-array NAME [...] SRC OUT.h\n"
     "       tfm-convert --families",
     "SRC: a Hugging Face directory (config.json, tokenizer files, weights as safetensors or as PyTorch's .bin), or its\n"
     "file of weights; a GGUF file (a split one by its first part); a llama2.c .bin of version 0, 1 or 2.",
@@ -116,20 +119,47 @@ static int is_weights(const source *src, const source_dir *dir) {
     return 1;
 }
 
+static int convert_beside(const source *src, const char *path, sink *out, convert_options *o, tfm_error *err) {
+    const char *slash = strrchr(path, '/');
+    source_dir beside;
+    int code = open_beside(&beside, path, err);
+    if (code) return code;
+    o->beside = &beside;
+    o->weights = slash ? slash + 1 : path;
+    code = is_weights(src, &beside) ? convert_directory(&beside, out, o, err) : convert_file(src, out, o, err);
+    o->beside = NULL;
+    dir_close_local(&beside);
+    return code;
+}
+
+/* A .tfm file as it is, once it is known to be one. */
+static int copy_model(const source *src, sink *out, tfm_error *err) {
+    arena mem = {NULL, 0, 0, 0};
+    tfm_model *model;
+    void *bytes;
+    size_t n = 0;
+    int code = source_read_model(src, &mem, &bytes, &n, err);
+    if (!code) code = tfm_model_from_memory(bytes, n, NULL, &model, err);
+    if (!code) {
+        tfm_model_close(model);
+        code = sink_write(out, 0, bytes, n, err);
+    }
+    arena_free(&mem);
+    return code;
+}
+
+static int is_model(const source *src) {
+    static const unsigned char magic[4] = {'t', 'f', 'm', 0x1a};
+    unsigned char head[4];
+    return src->size >= 4 && !src->read_at(src->user, 0, head, 4) && !memcmp(head, magic, 4);
+}
+
 static int run_file(const char *path, sink *out, convert_options *o, tfm_error *err) {
     source src;
-    source_dir beside;
     int code = source_open_file(&src, path, err);
     if (code) return code;
-    code = open_beside(&beside, path, err);
-    if (!code) {
-        const char *slash = strrchr(path, '/');
-        o->beside = &beside;
-        o->weights = slash ? slash + 1 : path;
-        code = is_weights(&src, &beside) ? convert_directory(&beside, out, o, err) : convert_file(&src, out, o, err);
-        o->beside = NULL;
-        dir_close_local(&beside);
-    }
+    if (array_name && o->type == CONVERT_SOURCE && is_model(&src)) code = copy_model(&src, out, err);
+    else code = convert_beside(&src, path, out, o, err);
     source_close_file(&src);
     return code;
 }
@@ -148,9 +178,14 @@ static int run(const char *src, const char *out_path, convert_options *o, arena 
     }
     code = sink_open_file(&out, out_path, err);
     if (!code) {
-        code = directory ? run_directory(src, &out, o, err) : run_file(src, &out, o, err);
+        memory_sink model; /* an array is written when all of it is known */
+        sink *to = &out, array = sink_memory(&model);
+        if (array_name) to = &array;
+        code = directory ? run_directory(src, to, o, err) : run_file(src, to, o, err);
+        if (!code && array_name) code = c_array_write(&out, array_name, model.bytes, model.n, err);
         if (!code) code = sink_commit(&out, err);
         if (code) sink_discard(&out);
+        sink_memory_free(&model);
     }
     if (tokenizer_path) source_close_file(&tokenizer);
     return code;
@@ -169,6 +204,8 @@ int main(int argc, char **argv) {
     if (list_families && n_args) return cli_wrong(&command_line, "--families stands alone");
     if (list_families) return program_end(print_families());
     if (n_args < 2) return cli_wrong(&command_line, "missing argument %s", arg_names[n_args]);
+    if (array_name && !c_array_name_ok(array_name))
+        return cli_wrong(&command_line, "--c-array %s: no name of a C array", array_name);
     memset(&o, 0, sizeof o);
     o.type = convert_type(type_names[type]);
     o.vocab_only = vocab_only;

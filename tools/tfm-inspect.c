@@ -8,10 +8,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "c_array.h"
 #include "run.h"
 
 static run_options options = RUN_FAST;
-static const char *tensor_name, *out_path;
+static const char *tensor_name, *out_path, *plan_name;
 static double bandwidth;
 static int json, verify;
 
@@ -21,13 +22,14 @@ static const cli_option option_rows[] = {
     CLI_REAL(0, "bandwidth", "GB/s", &bandwidth, 0.001, 1e6, "", "show the tokens/s that this bandwidth allows", NULL),
     CLI_STRING(0, "tensor", "NAME", &tensor_name, NULL, "write one tensor as float32, row by row ...", NULL),
     CLI_STRING(0, "out", "FILE", &out_path, NULL, "... into this file", NULL),
+    CLI_STRING(0, "plan", "NAME", &plan_name, NULL, "print the memory that -c, --batch, --kv ... ask for as C constants", NULL),
     CLI_FLAG(0, "verify", &verify, "check the hashes of the tokenizer and of every tensor"),
     RUN_OPTION_ROWS(options, "the model's, at most 4096"),
     CLI_END
 };
 static const char *const arg_names[] = { "MODEL" };
 static const cli command_line = {
-    "tfm-inspect", "MODEL [--json] [-c CTX] [--kv TYPE] [--bandwidth GB/s] [--tensor NAME --out FILE] [--verify]",
+    "tfm-inspect", "MODEL [--json] [-c CTX] [--kv TYPE] [--bandwidth GB/s] [--tensor NAME --out FILE] [--verify] [--plan NAME]",
     "Shows what a .tfm file holds and what running it takes.", option_rows, 1, 1, arg_names
 };
 
@@ -429,10 +431,51 @@ static int write_tensor(const run *r, const char *name, const char *path)
     return bad ? 1 : 0;
 }
 
+/* ---- PLAN ------------------------------------------------------------------------------------------------------ */
+
+static void print_constant(arena *mem, const char *suffix, uint64_t value, const char *comment)
+{
+    printf("#define %-32s %10llu /* %s */\n", c_array_constant(mem, plan_name, suffix), (unsigned long long)value, comment);
+}
+
+/* The settings of a session and the bytes they need, for a program whose memory is one static buffer. */
+static int print_plan(const run *r)
+{
+    tfm_session_config setup = r->setup;
+    arena mem = {NULL, 0, 0, 0};
+    tfm_error err;
+    source file;
+    void *bytes;
+    size_t n, tables, session;
+    int code;
+    if (!options.threads) setup.n_threads = 1;
+    code = source_open_file(&file, r->path, &err);
+    if (code) return run_error(r, &err);
+    code = source_read_model(&file, &mem, &bytes, &n, &err);
+    source_close_file(&file);
+    if (!code) code = tfm_model_size(bytes, n, &tables, &err);
+    if (!code) code = tfm_session_size(r->model, &setup, &session, &err);
+    if (code) return run_error(r, &err);
+    printf("/* Made by tfm-inspect --plan: the settings of a session, and the bytes that they need. */\n");
+    print_constant(&mem, "_BYTES", n, "of the model's file");
+    print_constant(&mem, "_CTX", (uint64_t)setup.n_ctx, "tfm_session_config.n_ctx");
+    print_constant(&mem, "_BATCH", setup.n_batch ? (uint64_t)setup.n_batch : (uint64_t)(setup.n_ctx < 512 ? setup.n_ctx : 512),
+                   "n_batch");
+    print_constant(&mem, "_KV", (uint64_t)setup.kv, "kv");
+    print_constant(&mem, "_ACT", (uint64_t)setup.act, "act");
+    print_constant(&mem, "_THREADS", (uint64_t)setup.n_threads, "n_threads");
+    print_constant(&mem, "_TABLES_BYTES", tables, "tfm_model_init");
+    print_constant(&mem, "_SESSION_BYTES", session, "tfm_session_init");
+    print_constant(&mem, "_MEMORY_BYTES", (uint64_t)tables + session, "both, one behind the other, 64-byte aligned");
+    arena_free(&mem);
+    return 0;
+}
+
 static int inspect(const run *r)
 {
     tfm_error err;
     memory m;
+    if (plan_name) return print_plan(r);
     if (tensor_name) return write_tensor(r, tensor_name, out_path);
     if (verify && tfm_model_verify(r->model, &err)) return run_error(r, &err);
     if (measure_memory(r, &m) != CLI_GO_ON) return 1;
@@ -451,6 +494,7 @@ int main(int argc, char **argv)
     status = cli_parse(&command_line, argc, argv, &path, NULL);
     if (status != CLI_GO_ON) return program_end(status);
     if (!tensor_name != !out_path) return cli_wrong(&command_line, "--tensor NAME and --out FILE belong together");
+    if (plan_name && !c_array_name_ok(plan_name)) return cli_wrong(&command_line, "--plan %s: no name in C", plan_name);
     status = run_open_any(&r, &command_line, &options, path);
     if (status == CLI_GO_ON) status = inspect(&r);
     run_close(&r);
