@@ -792,6 +792,13 @@ TFM_API size_t tfm_decode_max(const tfm_tokenizer *t);
 TFM_API size_t tfm_decode_text(const tfm_tokenizer *t, const int32_t *ids, int64_t n, int32_t flags, char *out,
                                size_t cap);
 
+/* STOP STRINGS end an answer where one of them begins, though it comes in pieces and none of it may be shown. */
+typedef struct tfm_stop { const char *text; size_t n; } tfm_stop; /* n >= 1 */
+/* Looks for them in text[0..n), which is generated and not yet shown. Returns how many bytes may be shown: those before the
+   first stop string, *which its index; or, *which = -1, all but the longest end that may become one. Keep the others and
+   call again with what comes behind them; what is left when the answer ends otherwise may be shown. */
+TFM_API size_t tfm_stop_scan(const tfm_stop *stops, int32_t n_stops, const char *text, size_t n, int32_t *which);
+
 /* CHAT: how a model wants a conversation written, as data in its file. Rendering gives the text and a mark for each byte
    that the format wrote; tfm_encode_marked makes ids of the two. Render once with cap 0 for the size. A conversation that
    goes on is rendered whole each time; the ids at its beginning that did not change need no second tfm_eval. */
@@ -891,11 +898,13 @@ enum { TFM_RE_MAX_MEMO = 128, TFM_TOK_MAX_OPS = 32, TFM_TOK_PROBES = 64 };
 
 /* ====================================================================================================================
    [A8] SAMPLER
-   Order: penalties, temperature, top-k, top-p, min-p, draw. Own exp in fixed arithmetic: the same logits and seed give the
+   Order: bias, penalties, temperature, top-k, top-p, min-p, draw. Own exp in fixed arithmetic: the same logits and seed give the
    same ids everywhere.
    ================================================================================================================= */
 
 typedef struct tfm_sampler tfm_sampler;
+
+typedef struct tfm_logit_bias { int32_t id; float bias; } tfm_logit_bias; /* finite, or -infinity: never */
 
 typedef struct tfm_sampler_config {
     size_t size;               /* sizeof(tfm_sampler_config) */
@@ -908,6 +917,8 @@ typedef struct tfm_sampler_config {
     float frequency_penalty;   /* l -= p * count */
     int64_t repeat_last_n;     /* the history's last n tokens count; 0 = all */
     uint64_t seed;             /* every value is good, 0 too */
+    const tfm_logit_bias *bias; /* [n_bias] added to the logits first; borrowed, must outlive the sampler */
+    int64_t n_bias;
 } tfm_sampler_config;
 
 TFM_API tfm_result tfm_sampler_size(int32_t n_vocab, size_t *bytes);
@@ -7062,6 +7073,31 @@ TFM_API size_t tfm_decode_text(const tfm_tokenizer *t, const int32_t *ids, int64
     return o.n;
 }
 
+/* ---- stop strings ------------------------------------------------------------------------------------------------ */
+
+/* Whether text[at..n) is a stop string and more (1), or may become one (-1). */
+static int tfm__stop_at(const tfm_stop *stop, const char *text, size_t at, size_t n) {
+    const size_t have = n - at < stop->n ? n - at : stop->n;
+    if (!have || memcmp(text + at, stop->text, have)) return 0;
+    return have == stop->n ? 1 : -1;
+}
+
+TFM_API size_t tfm_stop_scan(const tfm_stop *stops, int32_t n_stops, const char *text, size_t n, int32_t *which) {
+    size_t safe = n;
+    *which = -1;
+    for (size_t at = 0; at < n; at++) {
+        for (int32_t i = 0; i < n_stops; i++) {
+            const int found = tfm__stop_at(&stops[i], text, at, n);
+            if (found > 0) {
+                *which = i;
+                return at;
+            }
+            if (found < 0 && at < safe) safe = at;
+        }
+    }
+    return safe;
+}
+
 /* ---- chat formats ------------------------------------------------------------------------------------------------ */
 /*
    Section: little-endian uint32 words: FORM 1 | SIZE of the section | FLAGS | DATE 1 + offset in STRINGS of a strftime
@@ -7338,6 +7374,8 @@ struct tfm_sampler {
     int32_t n_vocab, top_k;
     float temp, top_p, min_p;
     float repeat_penalty, presence_penalty, frequency_penalty;
+    const tfm_logit_bias *bias;
+    int64_t n_bias;
 };
 
 /* The three arrays; views into the sampler's memory. */
@@ -7538,6 +7576,10 @@ TFM_API tfm_result tfm_sample(tfm_sampler *s, const float *logits, const int32_t
     tfm__race r = tfm__sampler_race(s);
     if (!tfm__copy_logits(r.logit, logits, s->n_vocab))
         return tfm__fail(err, TFM_ERR_NUMERIC, "tfm_sample: a logit is NaN");
+    for (int64_t i = 0; i < s->n_bias; i++) {
+        float *l = &r.logit[s->bias[i].id];
+        *l = s->bias[i].bias < -3.4028234e38f ? s->bias[i].bias : *l + s->bias[i].bias; /* even of +infinity */
+    }
     int penalties = s->repeat_penalty > 0 || s->presence_penalty != 0 || s->frequency_penalty != 0;
     if (penalties) {
         int64_t first = s->repeat_last_n && s->repeat_last_n < n_history ? n_history - s->repeat_last_n : 0;
@@ -7577,6 +7619,14 @@ static tfm_result tfm__sampler_check(const tfm_sampler_config *c, tfm_error *err
     return bad ? tfm__fail(err, TFM_ERR_ARG, "tfm_sampler_config: %s is out of range", bad) : TFM_OK;
 }
 
+static tfm_result tfm__bias_check(const tfm_sampler_config *c, int32_t n_vocab, tfm_error *err) {
+    if (c->n_bias < 0 || (c->n_bias && !c->bias)) return tfm__fail(err, TFM_ERR_ARG, "tfm_sampler_config: n_bias is out of range");
+    for (int64_t i = 0; i < c->n_bias; i++)
+        if (c->bias[i].id < 0 || c->bias[i].id >= n_vocab || !(c->bias[i].bias <= 3.0e38f))
+            return tfm__fail(err, TFM_ERR_ARG, "tfm_sampler_config: bias %l: token %d or its bias is out of range", i, (int)c->bias[i].id);
+    return TFM_OK;
+}
+
 TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_vocab, void *mem, size_t bytes,
                                     tfm_sampler **out, tfm_error *err) {
     size_t need;
@@ -7584,7 +7634,7 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
     if (cfg->size != sizeof *cfg) return tfm__fail(err, TFM_ERR_ARG, "tfm_sampler_config: size must be its sizeof");
     if (tfm_sampler_size(n_vocab, &need))
         return tfm__fail(err, TFM_ERR_ARG, "tfm_sampler_init: n_vocab is out of range");
-    if (tfm__sampler_check(cfg, err)) return TFM_ERR_ARG;
+    if (tfm__sampler_check(cfg, err) || tfm__bias_check(cfg, n_vocab, err)) return TFM_ERR_ARG;
     if (!mem || bytes < need || ((uintptr_t)mem & 63) != 0)
         return tfm__fail(err, TFM_ERR_MEMORY, "tfm_sampler_init: needs %l bytes aligned to 64", (int64_t)need);
     tfm_sampler *s = (tfm_sampler *)mem;
@@ -7592,6 +7642,8 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
     s->n_vocab = n_vocab;
     s->top_k = cfg->top_k;
     s->repeat_last_n = cfg->repeat_last_n;
+    s->bias = cfg->bias;
+    s->n_bias = cfg->n_bias;
     s->temp = cfg->temp;
     s->top_p = cfg->top_p;
     s->min_p = cfg->min_p;

@@ -7,20 +7,19 @@
  *
  * stdout gets the text and nothing else, as it is made; figures and warnings go to stderr.
  */
-#include <float.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "tools/run.h"
+#include "tools/chat.h"
+#include "tools/sampling.h"
 
 #define PROMPT_MOST ((uint64_t)1 << 28)
 
 static run_options options = RUN_FAST;
-static const char *prompt_text, *prompt_path;
-static int64_t n_most = -1, top_k = 40, repeat_last_n;
-static double temp = 0.8, top_p = 0.95, min_p = 0.05, repeat_penalty = 1, presence_penalty, frequency_penalty;
-static uint64_t seed;
-static int seed_given, echo, chat, ignore_eos;
+static sampling choice = SAMPLING_DEFAULTS;
+static const char *prompt_text, *prompt_path, *system_text;
+static int64_t n_most = -1;
+static int echo, chat;
 
 static const cli_option option_rows[] = {
     CLI_GROUP("The text"),
@@ -28,21 +27,9 @@ static const cli_option option_rows[] = {
     CLI_STRING('f', "file", "FILE", &prompt_path, NULL, "the same from a file, byte for byte; - is stdin", NULL),
     CLI_INT('n', "tokens", "N", &n_most, 0, INT32_MAX, "until the model ends the text", "tokens to generate", NULL),
     CLI_FLAG(0, "echo", &echo, "print the prompt first"),
-    CLI_FLAG(0, "ignore-eos", &ignore_eos, "go on when the model ends the text"),
-    CLI_FLAG(0, "chat", &chat, "hold a conversation (not built yet)"),
-    CLI_GROUP("Choosing tokens, in this order"),
-    CLI_REAL(0, "repeat-penalty", "R", &repeat_penalty, 1e-6, 1e6, NULL,
-             "divide the logits of earlier tokens; 1 = off", NULL),
-    CLI_REAL(0, "presence-penalty", "P", &presence_penalty, -1e6, 1e6, NULL, "subtract P once per earlier token", NULL),
-    CLI_REAL(0, "frequency-penalty", "P", &frequency_penalty, -1e6, 1e6, NULL, "subtract P for each occurrence", NULL),
-    CLI_INT(0, "repeat-last-n", "N", &repeat_last_n, 0, INT32_MAX, "all",
-            "how far back the penalties look: the last N tokens\nof prompt and answer; 0 = all", NULL),
-    CLI_REAL(0, "temp", "T", &temp, 0, 1000, NULL,
-             "below 1 more predictable, above 1 more random;\n0 = always the likeliest", NULL),
-    CLI_INT(0, "top-k", "K", &top_k, 0, INT32_MAX, NULL, "keep the K likeliest; 0 = off", NULL),
-    CLI_REAL(0, "top-p", "P", &top_p, 0, 1, NULL, "keep the likeliest that reach P together; 1 = off", NULL),
-    CLI_REAL(0, "min-p", "P", &min_p, 0, 1, NULL, "drop what is less than P times the likeliest; 0 = off", NULL),
-    CLI_SEED(0, "seed", "S", &seed, "random", "the same seed gives the same text", &seed_given),
+    CLI_FLAG(0, "chat", &chat, "the prompt is what a user says, in the model's chat format;\nthe text is the answer"),
+    CLI_STRING(0, "system", "TEXT", &system_text, "", "what a --chat begins with: who the model is to be", NULL),
+    SAMPLING_OPTION_ROWS(choice),
     RUN_OPTION_ROWS(options, "the model's, at most 4096"),
     CLI_END
 };
@@ -57,9 +44,7 @@ typedef struct generation {
     run r;
     int32_t *ids;         /* prompt, then answer: room for n_ctx + 1 */
     int64_t n, n_prompt;
-    int continues;        /* the prompt has text */
-    void *sampler_memory;
-    tfm_sampler *sampler;
+    int continues;        /* the answer goes on with the prompt's text */
     tfm_decoder decoder;
     char *piece;          /* piece_size bytes, enough for every piece of text */
     size_t piece_size;
@@ -75,23 +60,50 @@ static int no_memory(void)
 static void generation_close(generation *g)
 {
     free(g->ids);
-    free(g->sampler_memory);
     free(g->piece);
+    sampling_end(&choice);
     run_close(&g->r);
 }
 
 /* ---- THE PROMPT ------------------------------------------------------------------------------------------------- */
+
+/* The conversation of a system text, if there is one, and what the user says, as the model's format has it. */
+static int32_t *encode_chat(const run *r, const char *text, size_t size, int64_t *n, tfm_error *err)
+{
+    const tfm_chat *format = tfm_model_chat(r->model);
+    arena mem = { NULL, 0, 0, 0 };
+    chat_text rendered;
+    tfm_turn turns[2];
+    int32_t *ids = NULL;
+    size_t n_turns = 0;
+    if (!format) {
+        tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: has no chat template", r->path);
+        return NULL;
+    }
+    if (system_text) {
+        turns[0].role = TFM_CHAT_SYSTEM;
+        turns[0].text = system_text;
+        turns[n_turns++].n = strlen(system_text);
+    }
+    turns[n_turns].role = TFM_CHAT_USER;
+    turns[n_turns].text = text;
+    turns[n_turns++].n = size;
+    if (!chat_render(&mem, format, turns, n_turns, 1, &rendered, err))
+        ids = run_encode_marked(r, rendered.text, rendered.marks, rendered.n, n, err);
+    arena_free(&mem);
+    return ids;
+}
 
 /* The ids of the prompt; an empty one is the model's begin of text. */
 static int encode_prompt(generation *g, const char *text, size_t size)
 {
     const run *r = &g->r;
     tfm_error err;
-    int32_t *ids = run_encode(r, text, size, 0, &g->n_prompt, &err);
+    int32_t *ids = chat ? encode_chat(r, text, size, &g->n_prompt, &err) : run_encode(r, text, size, 0, &g->n_prompt, &err);
     int status = CLI_GO_ON;
     if (!ids) return tool_error("the prompt: %s", err.msg);
     g->ids = (int32_t *)calloc((size_t)r->setup.n_ctx + 1, sizeof *g->ids);
-    g->continues = size > 0;
+    g->continues = size > 0 && !chat;
     if (!g->ids) {
         status = no_memory();
     } else if (g->n_prompt > r->setup.n_ctx) {
@@ -127,33 +139,6 @@ static int read_prompt(generation *g)
 
 /* ---- THE ANSWER ------------------------------------------------------------------------------------------------- */
 
-static int make_sampler(generation *g)
-{
-    const int32_t n_vocab = g->r.config->n_vocab;
-    tfm_sampler_config c;
-    tfm_error err;
-    size_t bytes;
-    char *aligned;
-    if (tfm_sampler_size(n_vocab, &bytes))
-        return tool_error("%s: the sampler cannot choose among %d tokens", g->r.path, (int)n_vocab);
-    g->sampler_memory = malloc(bytes + 63);
-    if (!g->sampler_memory) return no_memory();
-    memset(&c, 0, sizeof c);
-    c.size = sizeof c;
-    c.temp = (float)temp;
-    c.top_k = (int32_t)top_k;
-    c.top_p = top_p < FLT_MIN ? FLT_MIN : (float)top_p; /* 0 keeps the likeliest; in the struct it means off */
-    c.min_p = (float)min_p;
-    c.repeat_penalty = (float)repeat_penalty;
-    c.presence_penalty = (float)presence_penalty;
-    c.frequency_penalty = (float)frequency_penalty;
-    c.repeat_last_n = repeat_last_n;
-    c.seed = seed_given ? seed : (seed = random_seed());
-    aligned = (char *)g->sampler_memory + (64 - (uintptr_t)g->sampler_memory % 64) % 64;
-    if (tfm_sampler_init(&c, n_vocab, aligned, bytes, &g->sampler, &err)) return tool_error("%s", err.msg);
-    return CLI_GO_ON;
-}
-
 static int make_decoder(generation *g)
 {
     const int32_t flags = TFM_DECODE_SKIP_SPECIAL | (g->continues ? TFM_DECODE_CONTINUATION : 0);
@@ -163,19 +148,12 @@ static int make_decoder(generation *g)
     return g->piece ? CLI_GO_ON : no_memory();
 }
 
-static void print_piece(const generation *g, size_t size)
+/* Prints text but for what may become a stop string; NULL at the end: what is left. */
+static void print_text(const char *text, size_t size)
 {
-    fwrite(g->piece, 1, size, stdout);
+    const char *shown = sampling_show(&choice, text, size, &size);
+    fwrite(shown, 1, size, stdout);
     fflush(stdout);
-}
-
-static int ends_text(const generation *g, int32_t id)
-{
-    const tfm_config *c = g->r.config;
-    int32_t i;
-    for (i = 0; i < c->n_eos && !ignore_eos; i++)
-        if (c->eos[i] == id) return 1;
-    return 0;
 }
 
 /* Ctrl-C also stops an evaluation that is under way. */
@@ -203,11 +181,11 @@ static int write_answer(generation *g)
     int status = CLI_GO_ON;
     int32_t id;
     while (!g->interrupted && (n_most < 0 || g->n - g->n_prompt < n_most)) {
-        if (tfm_sample(g->sampler, tfm_logits(g->r.session, 0), g->ids, g->n, &id, &err)) return run_error(&g->r, &err);
-        if (ends_text(g, id)) break;
+        if (sampling_next(&choice, &g->r, g->ids, g->n, &id, &err)) return run_error(&g->r, &err);
+        if (sampling_ends(&choice, &g->r, id, chat)) break;
         g->ids[g->n++] = id;
-        print_piece(g, tfm_decode(&g->decoder, id, g->piece, g->piece_size));
-        if (ferror(stdout) || g->n - g->n_prompt == n_most) break;
+        print_text(g->piece, tfm_decode(&g->decoder, id, g->piece, g->piece_size));
+        if (ferror(stdout) || choice.stopped || g->n - g->n_prompt == n_most) break;
         g->context_full = g->n > g->r.setup.n_ctx;
         if (g->context_full) break;
         status = evaluate(g, g->n - 1);
@@ -224,7 +202,8 @@ static int generate(generation *g)
     g->prompt_seconds = time_now() - start;
     if (status == CLI_GO_ON) status = write_answer(g);
     g->answer_seconds = time_now() - start - g->prompt_seconds;
-    print_piece(g, tfm_decode_flush(&g->decoder, g->piece, g->piece_size));
+    print_text(g->piece, tfm_decode_flush(&g->decoder, g->piece, g->piece_size));
+    print_text(NULL, 0);
     if (is_terminal(stdout)) printf("\n");
     fflush(stdout);
     return status;
@@ -243,7 +222,7 @@ static void print_figures(const generation *g)
     fprintf(stderr, "prompt     %6lld tokens %10.2f tokens/s\n", (long long)g->n_prompt,
             rate(g->n_prompt, g->prompt_seconds));
     fprintf(stderr, "generated  %6lld tokens %10.2f tokens/s\n", (long long)n, rate(n, g->answer_seconds));
-    if (temp > 0) fprintf(stderr, "seed %llu, ", (unsigned long long)seed);
+    if (choice.temp > 0) fprintf(stderr, "seed %llu, ", (unsigned long long)choice.seed);
     fprintf(stderr, "context %d, %s, %d thread%s\n", (int)r->setup.n_ctx, tfm_isa_name(tfm_session_isa(r->session)),
             (int)r->setup.n_threads, r->setup.n_threads == 1 ? "" : "s");
 }
@@ -256,11 +235,11 @@ int main(int argc, char **argv)
     program_start(&argc, &argv);
     status = cli_parse(&command_line, argc, argv, &path, NULL);
     if (status != CLI_GO_ON) return program_end(status);
-    if (chat) return cli_wrong(&command_line, "--chat: not built yet");
+    if (system_text && !chat) return cli_wrong(&command_line, "--system needs --chat");
     if (prompt_text && prompt_path) return cli_wrong(&command_line, "-p and -f: one prompt is enough");
     memset(&g, 0, sizeof g);
     status = run_open(&g.r, &command_line, &options, path);
-    if (status == CLI_GO_ON) status = make_sampler(&g);
+    if (status == CLI_GO_ON) status = sampling_start(&choice, &command_line, &g.r);
     if (status == CLI_GO_ON) status = read_prompt(&g);
     if (status == CLI_GO_ON) status = make_decoder(&g);
     if (status == CLI_GO_ON) {

@@ -55,18 +55,3 @@ int chat_case_build(arena *a, const json *c, chat_section *out, tfm_error *err) 
     }
     return chat_build(a, &s, NULL, out, err);
 }
-
-tfm_turn *chat_case_turns(arena *a, const json *messages, size_t *n) {
-    static const char *const roles[] = {"", "system", "user", "assistant"};
-    tfm_turn *turns = arena_array(a, json_count(messages) + 1, sizeof *turns);
-    *n = json_count(messages);
-    for (size_t i = 0; i < *n && turns; i++) {
-        const json *role = json_get(json_at(messages, i), "role"), *content = json_get(json_at(messages, i), "content");
-        if (!json_is(role, JSON_STRING) || !json_is(content, JSON_STRING)) return NULL;
-        for (int r = TFM_CHAT_SYSTEM; r <= TFM_CHAT_ASSISTANT; r++) if (!strcmp(roles[r], role->u.text)) turns[i].role = r;
-        turns[i].text = content->u.text;
-        turns[i].n = content->count;
-        if (!turns[i].role) return NULL;
-    }
-    return turns;
-}

@@ -13,7 +13,5 @@ int chat_case_render(arena *a, const json *c, jinja_output *out, tfm_error *err)
 
 /* The template of {"template": ..., "variables": {...}} as a chat section in the arena; a variable may be a list. */
 int chat_case_build(arena *a, const json *c, chat_section *out, tfm_error *err);
-/* Its messages [{"role", "content"}...] as turns in the arena; *n of them. NULL: a role that is none of the three. */
-tfm_turn *chat_case_turns(arena *a, const json *messages, size_t *n);
 
 #endif

@@ -59,7 +59,7 @@ static void check_talk(const json *format, const json *talk, const tfm_chat *c, 
     unsigned char marks[4096];
     size_t n = 0, need = 0;
     tfm_error err = {0, ""};
-    tfm_turn *turns = chat_case_turns(&a, json_get(talk, "messages"), &n);
+    tfm_turn *turns = chat_turns(&a, json_get(talk, "messages"), &n, &err);
     memset(&from, 0, sizeof from);
     chat_add_variable(&from, "bos_token", "<s>");
     chat_add_variable(&from, "eos_token", "</s>");

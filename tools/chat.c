@@ -34,9 +34,33 @@ static int add_variables(arena *a, const chat_source *src, jinja_value vars) {
     return bad;
 }
 
+static const char *const roles[] = {"", "system", "user", "assistant"};
+
+tfm_turn *chat_turns(arena *a, const json *messages, size_t *n, tfm_error *err) {
+    tfm_turn *turns = arena_array(a, json_count(messages) + 1, sizeof *turns);
+    const char *role;
+    char where[256];
+    *n = json_count(messages);
+    if (!json_is(messages, JSON_ARRAY) || !turns) {
+        tool_fail(err, TFM_ERR_ARG, "%s: a list of messages is needed", messages ? json_path(messages, where, sizeof where) : "messages");
+        return NULL;
+    }
+    for (size_t i = 0; i < *n; i++) {
+        const json *m = json_at(messages, i), *content = json_get(m, "content");
+        if (json_string(m, "role", &role, err)) return NULL;
+        for (int r = TFM_CHAT_SYSTEM; r <= TFM_CHAT_ASSISTANT; r++) if (!strcmp(roles[r], role)) turns[i].role = r;
+        if (!turns[i].role || !json_is(content, JSON_STRING)) {
+            tool_fail(err, TFM_ERR_ARG, "%s: role must be system, user or assistant, content a text", json_path(m, where, sizeof where));
+            return NULL;
+        }
+        turns[i].text = content->u.text;
+        turns[i].n = content->count;
+    }
+    return turns;
+}
+
 int chat_interpret(arena *a, const jinja *t, const chat_source *src, const tfm_turn *turns, size_t n, int prompt,
                    const jinja_options *options, jinja_output *out, tfm_error *err) {
-    static const char *const roles[] = {"", "system", "user", "assistant"};
     jinja_value vars = jinja_new_dict(a), messages = jinja_new_list(a), none;
     memset(&none, 0, sizeof none);
     none.kind = JINJA_NONE;

@@ -6,6 +6,7 @@
 #define TOOLS_CHAT_H
 
 #include "jinja.h"
+#include "json.h"
 
 enum { CHAT_MAX_VARIABLES = 40 };
 
@@ -34,6 +35,9 @@ int chat_build(arena *a, const chat_source *src, const tfm_tokenizer *tokenizer,
 /* The template interpreted on turns (jinja.h); the variables are the source's, `options` may be NULL. */
 int chat_interpret(arena *a, const jinja *t, const chat_source *src, const tfm_turn *turns, size_t n, int prompt,
                    const jinja_options *options, jinja_output *out, tfm_error *err);
+
+/* Messages [{"role": "user", "content": "..."} ...] as turns in the arena, *n of them; NULL if they are something else. */
+tfm_turn *chat_turns(arena *a, const json *messages, size_t *n, tfm_error *err);
 
 /* A conversation as text and marks (see tfm_chat_render), by data if the format is known, else by its template. The date is
  * today's. */

@@ -112,6 +112,13 @@ static int set_option(const cli *c, const cli_option *o, const char *called, con
     case OPTION_STRING:
         *(const char **)o->value = value;
         break;
+    case OPTION_LIST: {
+        cli_list *list = (cli_list *)o->value;
+        const int most = (int)(sizeof list->items / sizeof *list->items);
+        if (list->n == most) return cli_wrong(c, "%s: more than %d times", called, most);
+        list->items[list->n++] = value;
+        break;
+    }
     case OPTION_INT:
         ok = parse_int64(value, strlen(value), &whole) == 0 && whole >= o->min && whole <= o->max;
         if (ok) *(int64_t *)o->value = whole;

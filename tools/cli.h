@@ -7,7 +7,13 @@
 #include "text.h"
 
 enum option_kind { OPTION_END, OPTION_GROUP, OPTION_FLAG, OPTION_STRING, OPTION_INT, OPTION_SEED, OPTION_REAL,
-                   OPTION_CHOICE };
+                   OPTION_CHOICE, OPTION_LIST };
+
+/* The values of an option that may stand several times. */
+typedef struct cli_list {
+    const char *items[32];
+    int n;
+} cli_list;
 
 /* One row of a program's table of options. Build rows with the macros below; the help shows the value that stands in
  * the variable before parsing as the default, or `shown` instead of it ("" shows none). */
@@ -16,7 +22,7 @@ typedef struct cli_option {
     char letter;           /* -n, or 0 */
     const char *name;      /* --top-k without the dashes, or NULL; for a group its title */
     const char *argument;  /* "N", what the help calls the value */
-    void *value;           /* int (flag, choice), const char *, int64_t, uint64_t (seed), double */
+    void *value;           /* int (flag, choice), const char *, int64_t, uint64_t (seed), double, cli_list */
     int64_t min, max;      /* of an int */
     double low, high;      /* of a real */
     const char *const *choices; /* ends with NULL; the value becomes the index */
@@ -31,6 +37,8 @@ typedef struct cli_option {
     { OPTION_FLAG, letter, name, NULL, value, 0, 0, 0, 0, NULL, "", help, NULL }
 #define CLI_STRING(letter, name, argument, value, shown, help, given) \
     { OPTION_STRING, letter, name, argument, value, 0, 0, 0, 0, NULL, shown, help, given }
+#define CLI_LIST(letter, name, argument, value, help) \
+    { OPTION_LIST, letter, name, argument, value, 0, 0, 0, 0, NULL, "", help, NULL }
 #define CLI_INT(letter, name, argument, value, min, max, shown, help, given) \
     { OPTION_INT, letter, name, argument, value, min, max, 0, 0, NULL, shown, help, given }
 #define CLI_SEED(letter, name, argument, value, shown, help, given) \

@@ -108,7 +108,9 @@ int run_open_output(const run *r, sink *out, const char *path, tfm_error *err)
     return sink_open_file(out, path, err);
 }
 
-int32_t *run_encode(const run *r, const char *text, size_t size, int32_t flags, int64_t *n, tfm_error *err)
+/* marks NULL: flags count. */
+static int32_t *encode(const run *r, const char *text, const unsigned char *marks, size_t size, int32_t flags, int64_t *n,
+                       tfm_error *err)
 {
     const int64_t most = tfm_encode_max(r->tokenizer, size);
     const size_t scratch_bytes = tfm_encode_size(r->tokenizer, size);
@@ -120,12 +122,24 @@ int32_t *run_encode(const run *r, const char *text, size_t size, int32_t flags, 
         ids = (int32_t *)malloc(((size_t)most + 1) * sizeof *ids);
         scratch = malloc(scratch_bytes + 1);
     }
-    if (ids && scratch)
+    if (ids && scratch && marks)
+        result = tfm_encode_marked(r->tokenizer, text, marks, size, ids, most, n, scratch, scratch_bytes, err);
+    else if (ids && scratch)
         result = tfm_encode(r->tokenizer, text, size, flags, ids, most, n, scratch, scratch_bytes, err);
     free(scratch);
     if (!result) return ids;
     free(ids);
     return NULL;
+}
+
+int32_t *run_encode(const run *r, const char *text, size_t size, int32_t flags, int64_t *n, tfm_error *err)
+{
+    return encode(r, text, NULL, size, flags, n, err);
+}
+
+int32_t *run_encode_marked(const run *r, const char *text, const unsigned char *marks, size_t size, int64_t *n, tfm_error *err)
+{
+    return encode(r, text, marks, size, 0, n, err);
 }
 
 void run_close(run *r)
@@ -146,7 +160,13 @@ static void on_interrupt(int number)
 
 void run_catch_interrupt(void)
 {
+    interrupted = 0;
     if (signal(SIGINT, on_interrupt) == SIG_IGN) signal(SIGINT, SIG_IGN); /* it was ignored: that stays so */
+}
+
+void run_leave_interrupt(void)
+{
+    if (signal(SIGINT, SIG_DFL) == SIG_IGN) signal(SIGINT, SIG_IGN);
 }
 
 int run_interrupted(void)

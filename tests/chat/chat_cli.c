@@ -44,9 +44,9 @@ static int run_data(arena *a, const json *c, tfm_error *err) {
         last = arena_strdup(&kept, text->u.text);
     }
     if (section.notice) return tool_fail(err, TFM_ERR_UNSUPPORTED, "notice: %s", section.notice);
-    tfm_turn *turns = chat_case_turns(a, json_get(c, "messages"), &n);
+    tfm_turn *turns = chat_turns(a, json_get(c, "messages"), &n, err);
     const json *prompt = json_get(c, "add_generation_prompt");
-    if (!turns) return tool_fail(err, TFM_ERR_ARG, "bad messages");
+    if (!turns) return TFM_ERR_ARG;
     int code = tfm_chat_open(section.bytes, section.size, arena_alloc(a, tfm_chat_size()), tfm_chat_size(), &chat, err);
     if (!code) code = chat_render(a, chat, turns, n, prompt && prompt->boolean, &out, err);
     if (!code) print_text(out.text, out.marks, 0, out.n);
