@@ -63,7 +63,7 @@ json() { sed -n "s/.*\"$1\": \"*\\([^,\"}]*\\).*/\\1/p" "$OUT" | head -n 1; } # 
 
 # ---- the command line, without a model -------------------------------------------------------------------------------
 
-for p in generate tfm-convert tfm-eval tfm-inspect tfm-bench tfm-tokenize; do
+for p in generate chat tfm-convert tfm-eval tfm-inspect tfm-bench tfm-tokenize; do
     run 0 $p --help
     expect "no usage on stdout" grep -q "^usage: $p " "$OUT"
     expect "--help writes to stderr" empty "$ERR"
@@ -150,9 +150,11 @@ cp "$OUT" "$WORK/a"
 run 0 generate "$MODEL" -p "$PROMPT" -n 8 --top-k 1 --seed 2 -c $CTX
 expect "--top-k 1 is not greedy" cmp "$OUT" "$WORK/a"
 for option in "--repeat-penalty 0" "--repeat-penalty -1" "--temp -1" "--top-p 2" "--min-p x" "--top-k -1" "--seed 1.5" \
-    "-n -5" "-c 0" "-c -1" "-t 0" "--batch 0" "--kv q4" "--act f16" "--isa none" "--chat"; do
+    "-n -5" "-c 0" "-c -1" "-t 0" "--batch 0" "--kv q4" "--act f16" "--isa none" "--logit-bias 5" "--logit-bias 99999999+1" \
+    "--logit-bias 1+x" "--logit-bias 1+inf" "--logprobs 0" "--logprobs x" "--system s"; do
     fails 2 "${option%% *}" generate "$MODEL" -p "$PROMPT" $option
 done
+fails 2 "empty" generate "$MODEL" -p "$PROMPT" --stop ""
 fails 2 scalar generate "$MODEL" --isa none
 fails 2 "" generate "$MODEL" -p a -f b
 fails 2 "too many" generate "$MODEL" "$MODEL"
@@ -172,6 +174,83 @@ if [ -c /dev/full ]; then
     expect "a full disk goes unnoticed" test $? -eq 1
     expect "no error line" grep -q "^error: " "$ERR"
     done_with "generate: a full disk"
+fi
+
+run 0 generate "$MODEL" -p "$PROMPT" -n 12 --temp 0 -c $CTX --ignore-eos
+cp "$OUT" "$WORK/whole"
+for at in 1 5 9; do # a stop string that begins at byte `at` of the text and spans tokens
+    stop=$(tail -c +$((at + 1)) "$WORK/whole" | head -c 9)
+    head -c $at "$WORK/whole" > "$WORK/want"
+    run 0 generate "$MODEL" -p "$PROMPT" -n 12 --temp 0 -c $CTX --ignore-eos --stop nowhere --stop "$stop"
+    expect "--stop at byte $at" cmp "$OUT" "$WORK/want"
+done
+run 0 generate "$MODEL" -p "$PROMPT" -n 12 --temp 0 -c $CTX --ignore-eos --stop "$(tail -c 4 "$WORK/whole")no"
+expect "what was held back is lost" cmp "$OUT" "$WORK/whole"
+run 0 generate "$MODEL" -p "$PROMPT" -n 3 --temp 0 -c $CTX --logprobs 2
+expect "not a line a token" test "$(grep -c '^{"id": [0-9]*, "logprob": -[0-9.]*, "top": \[{.*}, {.*}\]}$' "$ERR")" -eq 3
+FIRST=$(sed -n 's/^{"id": \([0-9]*\),.*/\1/p' "$ERR" | head -n 1)
+SECOND=$(sed -n 's/^.*}, {"id": \([0-9]*\),.*/\1/p' "$ERR" | head -n 1)
+run 0 generate "$MODEL" -p "$PROMPT" -n 1 --temp 0 -c $CTX --logprobs 1 --logit-bias "$FIRST-inf"
+expect "--logit-bias -inf does not take the second token" grep -q "^{\"id\": $SECOND," "$ERR"
+run 0 generate "$MODEL" -p "$PROMPT" -n 3 --seed 3 -c $CTX --logprobs 1 --logit-bias "$SECOND+1000"
+expect "--logit-bias +1000 is not always taken" test "$(grep -c "^{\"id\": $SECOND," "$ERR")" -eq 3
+done_with "generate: stop strings, bias, log probabilities"
+
+# ---- chat ------------------------------------------------------------------------------------------------------------
+
+fails 1 "no chat template" generate "$MODEL" -p "$PROMPT" --chat
+fails 1 "no chat template" chat "$MODEL"
+if [ -d examples/models/stories ]; then
+    cp -r examples/models/stories "$WORK/chatty"
+    cat > "$WORK/chatty/chat_template.jinja" << 'END'
+{% for m in messages %}{{ m.role }}: {{ m.content | trim }}
+{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}
+END
+    run 0 tfm-convert "$WORK/chatty" "$WORK/chat.tfm"
+    expect "a notice: $(cat "$ERR")" empty "$ERR"
+    printf '[{"role": "system", "content": "S"}, {"role": "user", "content": " hi "}]' > "$WORK/messages"
+    INPUT=$WORK/messages run 0 tfm-tokenize "$WORK/chat.tfm" --chat --text
+    expect "the text: $(cat "$OUT")" test "$(cat "$OUT")" = "system: S
+user: hi
+assistant:"
+    INPUT=$WORK/messages run 0 tfm-tokenize "$WORK/chat.tfm" --chat
+    cp "$OUT" "$WORK/a"
+    printf 'system: S\nuser: hi\nassistant:' > "$WORK/text"
+    INPUT=$WORK/text run 0 tfm-tokenize "$WORK/chat.tfm" --no-special
+    expect "the ids" cmp "$OUT" "$WORK/a"
+    run 0 generate "$WORK/chat.tfm" --chat --system S -p " hi " --temp 0 -n 8 -c $CTX
+    cp "$OUT" "$WORK/answer"
+    expect "no answer" test -s "$WORK/answer"
+    printf 'hi\n' > "$WORK/one"
+    INPUT=$WORK/one run 0 chat "$WORK/chat.tfm" --system S --temp 0 -n 8 -c $CTX
+    expect "chat and generate --chat differ" test "$(cat "$OUT")" = "$(cat "$WORK/answer")"
+    printf 'hi\nwho are\\\nyou?\nyes\n' > "$WORK/three"
+    INPUT=$WORK/three run 0 chat "$WORK/chat.tfm" --temp 0 -n 8 -c 200 --figures
+    expect "not three answers" test "$(grep -c '^reused' "$ERR")" -eq 3
+    expect "nothing is reused" test "$(sed -n 's/^reused \([0-9]*\),.*/\1/p' "$ERR" | tail -n 1)" -gt 20
+    INPUT=$WORK/three run 0 chat "$WORK/chat.tfm" --temp 0 -n 8 -c 30
+    expect "no warning that the context is full" grep -q "^warning: the context" "$ERR"
+    INPUT=
+    sed 's/m.content/loop.index ~ m.content/' "$WORK/chatty/chat_template.jinja" > "$WORK/t" && mv "$WORK/t" "$WORK/chatty/chat_template.jinja"
+    run 0 tfm-convert "$WORK/chatty" "$WORK/chat2.tfm"
+    expect "no notice" grep -q "^warning: chat_template.jinja: the chat template is kept as text" "$ERR"
+    INPUT=$WORK/messages run 0 tfm-tokenize "$WORK/chat2.tfm" --chat --text
+    expect "the text of a template that is interpreted" grep -q "user: 2hi" "$OUT"
+    run 0 tfm-quantize "$WORK/chat.tfm" "$WORK/chat3.tfm" --type q8_0
+    INPUT=$WORK/messages run 0 tfm-tokenize "$WORK/chat3.tfm" --chat
+    expect "tfm-quantize loses the format" cmp "$OUT" "$WORK/a"
+    printf '[{"role": "tool", "content": ""}]' > "$WORK/messages"
+    INPUT=$WORK/messages fails 1 "role must be" tfm-tokenize "$WORK/chat.tfm" --chat
+    INPUT=
+    printf '{%% for %%}' > "$WORK/chatty/chat_template.jinja"
+    run 0 tfm-convert "$WORK/chatty" "$WORK/chat2.tfm"
+    expect "no notice of a broken template" grep -q "chat_template.jinja: line 1: " "$ERR"
+    fails 1 "line 1" generate "$WORK/chat2.tfm" --chat -p hi
+    fails 2 "vocab-only" tfm-convert --vocab-only --type f16 "$WORK/chatty" "$WORK/never"
+    fails 2 "stdout" tfm-convert "$WORK/chatty" -
+    fails 2 "stdout" tfm-quantize "$WORK/chat.tfm" - --type f16
+    expect "a file named -" test ! -e -
+    done_with "chat"
 fi
 
 # ---- tfm-eval --------------------------------------------------------------------------------------------------------
@@ -216,6 +295,8 @@ expect "the logits of the trace" cmp "$WORK/logits" "$WORK/logits2"
 done_with "tfm-eval: trace"
 
 fails 2 "'x'" tfm-eval "$MODEL" --ids 1,x --greedy 1
+fails 2 "chunks" tfm-eval "$MODEL" --ids 1 --greedy 1 --chunks 2
+fails 1 "stdout" tfm-eval "$MODEL" --ids 1 --logits -
 fails 2 "empty" tfm-eval "$MODEL" --ids "" --greedy 1
 fails 2 "" tfm-eval "$MODEL" --ids 1
 fails 2 "" tfm-eval "$MODEL" --ids 1 --ppl "$WORK/long"

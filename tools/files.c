@@ -397,6 +397,7 @@ int sink_open_file(sink *out, const char *path, tfm_error *err)
     int i, code = check_target(path, err);
     memset(out, 0, sizeof *out);
     if (code != TFM_OK) return code;
+    if (strcmp(path, "-") == 0) return tool_fail(err, TFM_ERR_ARG, "-: results go to files, not to stdout");
     for (i = 0; i < MAX_SINKS && file_sinks[i].live; i++) continue;
     if (i == MAX_SINKS) {
         return tool_fail(err, TFM_ERR_ARG, "%s: more than %d files being written", path, (int)MAX_SINKS);

@@ -11,11 +11,11 @@
 enum { MAX_ALLOWED = 32 };
 
 static const char *const type_names[] = {"source", "f32", "f16", "bf16", "q8_0", NULL};
-static int type, vocab_only, list_families;
+static int type, type_given, vocab_only, list_families;
 static const char *tokenizer_path, *allowed, *array_name;
 
 static const cli_option option_rows[] = {
-    CLI_CHOICE(0, "type", "T", &type, type_names, NULL, "type of the matrices; source keeps each as it is", NULL),
+    CLI_CHOICE(0, "type", "T", &type, type_names, NULL, "type of the matrices; source keeps each as it is", &type_given),
     CLI_FLAG(0, "vocab-only", &vocab_only, "convert the tokenizer alone; SRC may be a bare tokenizer file"),
     CLI_STRING(0, "tokenizer", "FILE", &tokenizer_path, "the checkpoint's own; tokenizer.bin beside a llama2.c model",
                "tokenizer.json, tokenizer.model, tokenizer.bin or a GGUF to take the tokenizer from", NULL),
@@ -206,6 +206,8 @@ int main(int argc, char **argv) {
     if (n_args < 2) return cli_wrong(&command_line, "missing argument %s", arg_names[n_args]);
     if (array_name && !c_array_name_ok(array_name))
         return cli_wrong(&command_line, "--c-array %s: no name of a C array", array_name);
+    if (vocab_only && type_given) return cli_wrong(&command_line, "--type has nothing to do with --vocab-only");
+    if (!strcmp(args[1], "-")) return cli_wrong(&command_line, "OUT.tfm: - is no file; the output is not written to stdout");
     memset(&o, 0, sizeof o);
     o.type = convert_type(type_names[type]);
     o.vocab_only = vocab_only;

@@ -503,6 +503,7 @@ int main(int argc, char **argv)
     if (!ids_text == !ppl_path) return cli_wrong(&command_line, "needs either --ids or --ppl");
     if (ids_text && !logits_path && !hidden_path && !trace_path && !n_greedy)
         return cli_wrong(&command_line, "--ids needs something to show: --logits, --hidden, --trace or --greedy");
+    if (ids_text && n_chunks) return cli_wrong(&command_line, "--chunks goes with --ppl");
     if (ppl_path && (logits_path || hidden_path || trace_path || n_greedy))
         return cli_wrong(&command_line, "--ppl stands alone, without --logits, --hidden, --trace and --greedy");
     if (logits_path && hidden_path && strcmp(logits_path, hidden_path) == 0)

@@ -138,6 +138,7 @@ int main(int argc, char **argv) {
     int status = cli_parse(&command_line, argc, argv, args, NULL);
     if (status != CLI_GO_ON) return program_end(status);
     if (!type_given) return cli_wrong(&command_line, "--type is missing");
+    if (!strcmp(args[1], "-")) return cli_wrong(&command_line, "OUT.tfm: - is no file; the output is not written to stdout");
     progress_begin(&bar, "quantizing", 1);
     int code = run(args[0], args[1], convert_type(type_names[type]), &bar, &err);
     progress_end(&bar);
