@@ -4620,7 +4620,7 @@ TFM_API tfm_result tfm_eval(tfm_session *s, const int32_t *ids, int64_t n, tfm_e
      OPS          6 words      kind and operands; the first N_NORM are the normaliser, the others the pre-tokenizer:
                                NFC, NFD | REPLACE (pattern offset, length | length << 16 of the content, its offset) |
                                REWRITE (first instruction, content offset, length, choice points): every match |
-                               PREPEND (offset, length, when) | SQUEEZE (spaces: none at the ends, one between) |
+                               PREPEND (offset, length, when) | SQUEEZE (1: U+2581 at the end too): no spaces at the ends, one between |
                                TRIM (1 start + 2 end): white space | MAP (first row, rows) |
                                CHARSMAP (offset, bytes, first row, rows): SentencePiece's precompiled map; with rows of
                                groups applied to clusters of less than 6 bytes as a whole by its shortest key, else to
@@ -5536,7 +5536,7 @@ typedef struct tfm__re {
     int memo_ready;
     uint32_t run_low, run_high, run_category; /* the last look-up of a category */
     struct tfm__re_choice *stack; /* where there are loops: cap_stack choices, else NULL */
-    uint32_t cap_stack;
+    uint32_t cap_stack, base;     /* base: what the attempts around this one have on it */
 } tfm__re;
 
 /* go on at pc; star: also at places down to low */
@@ -5581,17 +5581,21 @@ static uint32_t tfm__re_one(tfm__re *r, uint32_t class_index, uint32_t at) {
 
 static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *patience, int slow, int depth);
 
-/* The body of a look-around or an atomic group, which repeats nothing without limit, on its own. Its end, or NONE.
-   Choices that do not fit on the stack (a group that repeats very often inside another) are not tried. */
-static uint32_t tfm__re_body(tfm__re *r, uint32_t pc, uint32_t at, int depth) {
-    uint32_t steps = TFM__RE_BODY_STEPS;
-    return depth < 4 ? tfm__re_attempt(r, pc, at, &steps, 0, depth + 1) : TFM__NONE;
+/* The body of a look-around or an atomic group on its own; the attempt around it has `top` choices on the stack. Its end,
+   or NONE, also after TFM__RE_BODY_STEPS turns. */
+static uint32_t tfm__re_body(tfm__re *r, uint32_t pc, uint32_t at, uint32_t top, int depth) {
+    uint32_t steps = TFM__RE_BODY_STEPS, end;
+    if (depth >= 4) return TFM__NONE;
+    r->base += top;
+    end = tfm__re_attempt(r, pc, at, &steps, 0, depth + 1);
+    r->base -= top;
+    return end;
 }
 /* Whether the body matches the `back` characters before `at`. */
-static int tfm__re_behind(tfm__re *r, uint32_t pc, uint32_t at, uint32_t back, int depth) {
+static int tfm__re_behind(tfm__re *r, uint32_t pc, uint32_t at, uint32_t back, uint32_t top, int depth) {
     uint32_t from = at;
     for (; back && from; back--) from = tfm__utf8_back(r->text, from, 0);
-    return !back && tfm__re_body(r, pc, from, depth) == at;
+    return !back && tfm__re_body(r, pc, from, top, depth) == at;
 }
 /* Whether `at` stands between a character of the class and one outside it. */
 static int tfm__re_bound(tfm__re *r, uint32_t class_index, uint32_t at) {
@@ -5601,20 +5605,22 @@ static int tfm__re_bound(tfm__re *r, uint32_t class_index, uint32_t at) {
 
 /* A star from `at`: where it ends. *known: it ran into a place from where it is known to fail; what it covered before
    that place is returned. */
-static uint32_t tfm__re_star(tfm__re *r, uint32_t class_index, uint32_t choice, uint32_t at, int slow, int *known) {
+static uint32_t tfm__re_star(tfm__re *r, uint32_t class_index, uint32_t choice, uint32_t at, uint32_t most, int slow,
+                             int *known) {
     *known = 0;
-    for (;;) {
+    for (; most; most--) {
         uint32_t len = tfm__re_one(r, class_index, at);
         if (!len) return at;
         if (slow && tfm__re_memo(r, choice, at + len, 1)) { *known = 1; return at; }
         at += len;
     }
+    return at;
 }
 
 /* The end of the match that starts at `at`, or TFM__NONE; *patience counts the choices that were taken back. */
 static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *patience, int slow, int depth) {
-    tfm__re_choice few[TFM_RE_MAX_MEMO], *stack = r->stack && !depth ? r->stack : few;
-    uint32_t top = 0, cap = stack == few ? (uint32_t)TFM_RE_MAX_MEMO : r->cap_stack;
+    tfm__re_choice few[TFM_RE_MAX_MEMO], *stack = r->stack ? r->stack + r->base : few;
+    uint32_t top = 0, cap = stack == few ? (uint32_t)TFM_RE_MAX_MEMO : r->cap_stack - r->base;
     for (;;) {
         const uint8_t *code = r->t->base + r->t->table[TFM_TOK_CODE].at + (size_t)pc * 8;
         uint32_t a = tfm__le16(code + 2), b = tfm__le32(code + 4), len = 0, end;
@@ -5635,7 +5641,7 @@ static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *
         case TFM_RE_STAR:
         case TFM_RE_RUN: /* a star that never gives back */
             if (slow && tfm__re_memo(r, a, at, 1)) { ok = 0; break; }
-            end = tfm__re_star(r, b, a, at, slow, &known);
+            end = tfm__re_star(r, b, a, at, depth ? (uint32_t)TFM__RE_BODY_STEPS : TFM__NONE, slow, &known);
             if (known && code[0] == TFM_RE_RUN) { ok = 0; break; }
             *patience -= (end - at) / 16 < *patience ? (end - at) / 16 : *patience;
             if (end > at && code[0] == TFM_RE_STAR && top < cap) {
@@ -5657,12 +5663,12 @@ static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *
             if (code[0] == TFM_RE_LOOP) pc = b;
             break;
         case TFM_RE_JUMP: pc = b; break;
-        case TFM_RE_AHEAD: ok = tfm__re_body(r, pc, at, depth) != TFM__NONE; pc = b; break;
-        case TFM_RE_NOT_AHEAD: ok = tfm__re_body(r, pc, at, depth) == TFM__NONE; pc = b; break;
-        case TFM_RE_BEHIND: ok = tfm__re_behind(r, pc, at, a, depth); pc = b; break;
-        case TFM_RE_NOT_BEHIND: ok = !tfm__re_behind(r, pc, at, a, depth); pc = b; break;
+        case TFM_RE_AHEAD: ok = tfm__re_body(r, pc, at, top, depth) != TFM__NONE; pc = b; break;
+        case TFM_RE_NOT_AHEAD: ok = tfm__re_body(r, pc, at, top, depth) == TFM__NONE; pc = b; break;
+        case TFM_RE_BEHIND: ok = tfm__re_behind(r, pc, at, a, top, depth); pc = b; break;
+        case TFM_RE_NOT_BEHIND: ok = !tfm__re_behind(r, pc, at, a, top, depth); pc = b; break;
         case TFM_RE_ATOMIC:
-            end = tfm__re_body(r, pc, at, depth);
+            end = tfm__re_body(r, pc, at, top, depth);
             ok = end != TFM__NONE;
             at = ok ? end : at;
             pc = b;
@@ -6006,6 +6012,7 @@ static void tfm__bpe_text(tfm__tok_work *w, const uint8_t *text, uint32_t n) {
 static void tfm__unigram_reach(tfm__tok_work *w, uint32_t at, uint32_t len, uint32_t id, double score) {
     const uint32_t end = at + len;
     score += w->score[at];
+    if (id == TFM__NONE && w->t->flags & TFM_TOK_FLOAT_PATHS) score = (double)(float)score;
     if (w->from[end] != TFM__NONE && !(score > w->score[end])) return;
     w->score[end] = w->t->flags & TFM_TOK_FLOAT_PATHS ? (double)(float)score : score;
     w->from[end] = at;
@@ -6284,11 +6291,11 @@ static void tfm__tok_replace(tfm__tok_out *o, const uint8_t *text, uint32_t n, c
     tfm__tok_put(o, text + begin, n - begin);
 }
 
-/* Drops spaces at both ends (at the end also U+2581, which means a space) and all but one of several between. */
-static void tfm__tok_squeeze(tfm__tok_out *o, const uint8_t *text, uint32_t n) {
+/* Drops spaces at both ends (at the end also U+2581 if marks) and all but one of several between. */
+static void tfm__tok_squeeze(tfm__tok_out *o, const uint8_t *text, uint32_t n, uint32_t marks) {
     for (;;) {
         if (n && text[n - 1] == ' ') n--;
-        else if (n >= 3 && memcmp(text + n - 3, "\xE2\x96\x81", 3) == 0) n -= 3;
+        else if (marks && n >= 3 && memcmp(text + n - 3, "\xE2\x96\x81", 3) == 0) n -= 3;
         else break;
     }
     for (uint32_t i = 0; i < n; i++) {
@@ -6523,7 +6530,7 @@ static const uint8_t *tfm__tok_rewrite(tfm__tok_work *w, uint32_t i, const uint8
         break;
     case TFM_TOK_REPLACE: tfm__tok_replace(&out, text, *n, strings + a, b & 0xFFFF, strings + c, b >> 16); break;
     case TFM_TOK_REWRITE: tfm__tok_rewrite_matches(w, &out, text, *n, i); break;
-    case TFM_TOK_SQUEEZE: tfm__tok_squeeze(&out, text, *n); break;
+    case TFM_TOK_SQUEEZE: tfm__tok_squeeze(&out, text, *n, a); break;
     case TFM_TOK_TRIM:
         rest = tfm__tok_trim(text, n, a);
         if (rest != text) *first = 0;

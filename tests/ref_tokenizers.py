@@ -205,7 +205,8 @@ def gguf_file(values):
         if isinstance(v, list):
             body += struct.pack("<IIQ", 9, item(v[0])[0], len(v)) + b"".join(item(x)[1] for x in v)
         else:
-            body += struct.pack("<I", item(v)[0]) + item(v)[1]
+            kind, data = item(v)
+            body += struct.pack("<I", 4 if kind == 5 else kind) + data  # llama.cpp wants single numbers unsigned
     return b"GGUF" + struct.pack("<IQQ", 3, 0, len(values)) + body
 
 

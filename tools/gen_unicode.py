@@ -2,6 +2,8 @@
 """Makes the Unicode tables of tfm.h, between the two lines that say so, and those of the converter.
 
     gen_unicode.py tfm.h tools/unicode_tables.h
+    gen_unicode.py --gguf LLAMA_CPP/src tools/unicode_gguf.h    what llama.cpp makes of characters before WordPiece: asked from
+                                                                its own unicode.cpp, which is compiled for it
 
 General categories come from the reference itself (the `tokenizers` package: every code point is asked for its category
 through the regular expression engine), so that expressions see the same characters. Canonical decompositions and
@@ -381,7 +383,75 @@ def whitespace_words():
     return found
 
 
+LLAMA_CPP = r"""
+#include "unicode.h"
+#include <cstdio>
+int main() {
+    for (uint32_t c = 0; c < 0x110000; c++) {
+        if (c >= 0xD800 && c < 0xE000) continue;
+        const auto f = unicode_cpt_flags_from_cpt(c);
+        printf("%u %u %u %d %d %d %d\n", c, unicode_cpts_normalize_nfd({c})[0], unicode_tolower(c), (int)f.is_whitespace,
+               (int)(!c || c == 0xFFFD || f.is_control), (int)f.is_accent_mark, (int)(f.is_punctuation || (c < 0x7F && f.is_symbol)));
+    }
+}
+"""
+IDEOGRAPHS = [(0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F),
+              (0x2B920, 0x2CEAF), (0x2F800, 0x2FA1F)]
+
+
+def merged(rows):
+    """Neighbours that become the same text are one row."""
+    out = []
+    for row in rows:
+        if out and row[2:] == out[-1][2:] and row[0] == out[-1][1] + 1 and row[2] != ADD:
+            out[-1][1] = row[1]
+        else:
+            out.append(row)
+    return out
+
+
+def gguf_tables(source):
+    import subprocess
+    import tempfile
+    with tempfile.TemporaryDirectory() as folder:
+        with open(folder + "/ask.cpp", "w") as f:
+            f.write(LLAMA_CPP)
+        subprocess.run(["g++", "-std=c++17", "-I" + source, "-o", folder + "/ask", folder + "/ask.cpp", source + "/unicode.cpp",
+                        source + "/unicode-data.cpp"], check=True)
+        lines = subprocess.run([folder + "/ask"], stdout=subprocess.PIPE, check=True).stdout.decode().split("\n")
+    base, lower, clean, accents, alone = {}, {}, {}, {}, set()
+    for c, b, low, space, control, accent, punctuation in (map(int, line.split()) for line in lines if line):
+        if b != c:
+            base[c] = chr(b)
+        if low != c:
+            lower[c] = chr(low)
+        if space or control:
+            clean[c] = " " if space else ""
+        elif accent:
+            accents[c] = ""
+        if not space and not control and (punctuation or any(a <= c <= z for a, z in IDEOGRAPHS)):
+            alone.add(c)
+    out = ["/* unicode_gguf.h - made by tools/gen_unicode.py: what llama.cpp makes of each code point before WordPiece. */"]
+    for name, table in (("base", base), ("clean", clean), ("accents", accents), ("lower", lower)):
+        strings = {c: to for c, to in table.items()}
+        if name == "base":  # the syllables of one leading consonant all become it
+            rows, pool = map_rows({c: to for c, to in strings.items() if not 0xAC00 <= c < 0xAC00 + 11172})
+            for lead in range(19):
+                data = chr(0x1100 + lead).encode()
+                rows.append([0xAC00 + 588 * lead, 0xAC00 + 588 * lead + 587, STRING | 3 << 8, len(pool)])
+                pool += data
+            rows = merged(sorted(rows))
+        else:
+            rows, pool = map_rows(strings)
+        out += c_rows("gguf_%s_rows" % name, rows) + c_string("gguf_%s_strings" % name, pool)
+    out += c_rows("gguf_alone_rows", [[a, z, AROUND | 1 << 8, 0] for a, z in set_runs(alone)]) + c_string("gguf_alone_strings", b" ")
+    return out
+
+
 def main():
+    if sys.argv[1] == "--gguf":
+        open(sys.argv[3], "w", encoding="utf-8", newline="").write("\n".join(gguf_tables(sys.argv[2])) + "\n")
+        return
     check_nfc()
     text = open(sys.argv[1], encoding="utf-8", newline="").read()
     head, rest = text.split(BEGIN, 1)

@@ -10,9 +10,9 @@
  *   escapes       \p{name} \P{name} \p{^name}: general categories (L, Lu, Letter), scripts (Han), properties (Alphabetic)
  *                 \s \S \d \D \w \W \h \H  \r \n \t \f \v \a \e \xHH \x{H} \uHHHH  \ before ASCII punctuation
  *
- * Lines as in Oniguruma: ^ and $ match at every line, . everything but a newline. Refused: repetition without limit inside
- * a look-around or an atomic group and of what can be empty (all three keep matching bounded), look-behind without a fixed
- * length, back references, counts above 64.
+ * Lines as in Oniguruma: ^ and $ match at every line, . everything but a newline. A look-ahead sees at most
+ * 4096 turns of what it repeats. Refused: repetition without limit inside a look-behind or an atomic group and of what can be
+ * empty (all of this keeps matching bounded), look-behind without a fixed length, back references, counts above 1024.
  */
 #include "regex.h"
 
@@ -21,7 +21,7 @@
 
 #include "unicode.h"
 
-enum { MAX_NODES = 4096, MAX_CODE = 4096, MAX_DEPTH = 32, MAX_REPEAT = 64 };
+enum { MAX_NODES = 4096, MAX_CODE = 4096, MAX_DEPTH = 32, MAX_REPEAT = 1024 };
 
 typedef enum node_kind { NODE_EMPTY, NODE_CLASS, NODE_SEQUENCE, NODE_ALTERNATIVES, NODE_REPEAT, NODE_LOOK, NODE_BEHIND,
                          NODE_ATOMIC, NODE_ANCHOR } node_kind;
@@ -634,7 +634,7 @@ static int parse_repeat(compiler *c, int atom) {
     if (kind == NODE_LOOK || kind == NODE_BEHIND || kind == NODE_ANCHOR || kind == NODE_EMPTY) {
         return fail(c, from, "this cannot be repeated");
     }
-    if (min > MAX_REPEAT || max > MAX_REPEAT) return fail(c, from, "a count above 64");
+    if (min > MAX_REPEAT || max > MAX_REPEAT) return fail(c, from, "a count above 1024");
     if (max != NO_LIMIT && max < min) return fail(c, from, "the counts run backwards");
     int id = new_node(c, NODE_REPEAT), mode = GREEDY;
     if (id < 0) return -1;
@@ -696,7 +696,7 @@ static void generate(compiler *c, int id, int in_look);
 /* A repeat without limit. The minimum of a single class is spelled out before its star; others loop. */
 static void generate_loop(compiler *c, const node *r, int in_look) {
     const node *body = &c->nodes[r->first];
-    if (in_look) { fail(c, c->n, "a repetition without limit inside a look-around or an atomic group"); return; }
+    if (in_look > 1) { fail(c, c->n, "a repetition without limit inside a look-behind or an atomic group"); return; }
     if (body->kind == NODE_CLASS && r->mode != LAZY) {
         for (int i = 0; i < r->min && !c->failed; i++) generate(c, r->first, in_look);
         put_code(c, r->mode == POSSESSIVE ? TFM_RE_RUN : TFM_RE_STAR, new_memo(c), body->value);
@@ -755,9 +755,9 @@ static int fixed_length(const compiler *c, int id) {
 }
 
 /* An instruction with a body of its own, which ends in MATCH. */
-static void generate_body(compiler *c, int op, uint32_t a, int body) {
+static void generate_body(compiler *c, int op, uint32_t a, int body, int in_look) {
     int at = put_code(c, op, a, 0);
-    generate(c, body, 1);
+    generate(c, body, op == TFM_RE_AHEAD || op == TFM_RE_NOT_AHEAD ? (in_look > 1 ? in_look : 1) : 2);
     put_code(c, TFM_RE_MATCH, 0, 0);
     if (!c->failed) patch(c, at);
 }
@@ -771,7 +771,7 @@ static void generate_behind(compiler *c, const node *p) {
         if (length < 0) { fail(c, (size_t)p->min, "look-behind without a fixed length"); return; }
         if (n == MAX_REPEAT) { fail(c, (size_t)p->min, "too many alternatives"); return; }
         int split = more ? put_code(c, TFM_RE_SPLIT, new_memo(c), 0) : -1;
-        generate_body(c, p->value ? TFM_RE_NOT_BEHIND : TFM_RE_BEHIND, (uint32_t)length, child);
+        generate_body(c, p->value ? TFM_RE_NOT_BEHIND : TFM_RE_BEHIND, (uint32_t)length, child, 2);
         if (!more) continue;
         jumps[n++] = put_code(c, TFM_RE_JUMP, 0, 0);
         if (!c->failed) patch(c, split);
@@ -787,9 +787,9 @@ static int is_run(const compiler *c, int id) {
     }
     return p->kind == NODE_REPEAT && p->max == NO_LIMIT && p->mode != LAZY && c->nodes[p->first].kind == NODE_CLASS ? id : -1;
 }
-static void generate_atomic(compiler *c, const node *p) {
+static void generate_atomic(compiler *c, const node *p, int in_look) {
     const int run = is_run(c, p->first);
-    if (run < 0) { generate_body(c, TFM_RE_ATOMIC, 0, p->first); return; }
+    if (run < 0 || in_look) { generate_body(c, TFM_RE_ATOMIC, 0, p->first, in_look); return; }
     c->nodes[run].mode = POSSESSIVE;
     generate(c, run, 0);
 }
@@ -821,8 +821,8 @@ static void generate(compiler *c, int id, int in_look) {
     case NODE_ALTERNATIVES: generate_alternatives(c, p, in_look); break;
     case NODE_REPEAT: generate_repeat(c, p, in_look); break;
     case NODE_BEHIND: generate_behind(c, p); break;
-    case NODE_ATOMIC: generate_atomic(c, p); break;
-    default: generate_body(c, p->value ? TFM_RE_NOT_AHEAD : TFM_RE_AHEAD, 0, p->first); break; /* NODE_LOOK */
+    case NODE_ATOMIC: generate_atomic(c, p, in_look); break;
+    default: generate_body(c, p->value ? TFM_RE_NOT_AHEAD : TFM_RE_AHEAD, 0, p->first, in_look); break; /* NODE_LOOK */
     }
 }
 

@@ -2,6 +2,8 @@
 #include "llama2c.h"
 #include "tokenizer_build.h"
 
+#include <float.h>
+#include <math.h>
 #include <string.h>
 
 enum { LIMIT_MODEL = 1 << 28 };
@@ -64,8 +66,8 @@ enum { SPM_UNIGRAM = 1, SPM_BPE = 2 };
 typedef struct spm_model {
     uint64_t n_pieces, kind, byte_fallback, suffix, dummy_prefix, squeeze, escape;
     int64_t unk, bos, eos;
-    wire unk_surface;
-    int has_charsmap;
+    wire unk_surface, charsmap;
+    float worst, best; /* scores of normal pieces */
 } spm_model;
 
 static int spm_damaged(tokenizer_build *b) {
@@ -87,7 +89,7 @@ static void spm_trainer(spm_model *m, wire w) {
 static void spm_normalizer(spm_model *m, wire w) {
     wire_field f;
     while (wire_next(&w, &f)) {
-        if (f.number == 2) m->has_charsmap = f.bytes.p != f.bytes.end;
+        if (f.number == 2) m->charsmap = f.bytes;
         if (f.number == 3) m->dummy_prefix = f.value;
         if (f.number == 4) m->squeeze = f.value;
         if (f.number == 5) m->escape = f.value;
@@ -102,6 +104,8 @@ static int spm_scan(tokenizer_build *b, wire w, spm_model *m) {
     m->dummy_prefix = m->squeeze = m->escape = 1;
     m->bos = 1;
     m->eos = 2;
+    m->worst = FLT_MAX;
+    m->best = FLT_MIN; /* as the reference has it */
     m->unk_surface.p = surface;
     m->unk_surface.end = surface + 5;
     while (wire_next(&w, &f)) {
@@ -110,11 +114,10 @@ static int spm_scan(tokenizer_build *b, wire w, spm_model *m) {
         if (f.number == 3) spm_normalizer(m, f.bytes);
     }
     if (w.bad || !m->n_pieces) return spm_damaged(b);
-    const char *why = m->kind != SPM_BPE ? "only BPE models are supported"
-                      : m->has_charsmap  ? "a normalizer with a character map is not supported"
-                      : m->suffix        ? "treat_whitespace_as_suffix is not supported"
-                      : !m->escape       ? "a model that does not escape spaces is not supported"
-                                         : NULL;
+    const char *why = m->kind != SPM_BPE && m->kind != SPM_UNIGRAM ? "only BPE and Unigram models are supported"
+                      : m->suffix                                  ? "treat_whitespace_as_suffix is not supported"
+                      : !m->escape ? "a model that does not escape spaces is not supported"
+                                   : NULL;
     return why ? tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: %s", b->file, why) : TFM_OK;
 }
 
@@ -168,7 +171,7 @@ int tok_matched_piece(tokenizer_build *b, uint32_t id, int control, int normaliz
     return build_add_token(b, &t);
 }
 
-static int spm_piece(tokenizer_build *b, const spm_model *m, uint32_t id, wire w) {
+static int spm_piece(tokenizer_build *b, spm_model *m, uint32_t id, wire w) {
     wire_field f;
     wire name = {NULL, NULL, 0};
     uint32_t score_bits = 0;
@@ -188,11 +191,18 @@ static int spm_piece(tokenizer_build *b, const spm_model *m, uint32_t id, wire w
     memcpy(&score, &score_bits, 4);
     p->score = score;
     switch (type) {
-    case SPM_NORMAL: return tok_space_piece(b, id);
+    case SPM_NORMAL:
+        if (score < m->worst) m->worst = score;
+        if (score > m->best) m->best = score;
+        return tok_space_piece(b, id);
     case SPM_BYTE: return tok_byte_piece(b, id);
     case SPM_USER_DEFINED:
         code = tok_space_piece(b, id);
-        return code ? code : tok_matched_piece(b, id, 0, 1);
+        if (m->kind == SPM_UNIGRAM) p->score = NAN; /* known when all others are */
+        return code || m->kind == SPM_UNIGRAM ? code : tok_matched_piece(b, id, 0, 1);
+    case SPM_UNUSED:
+        if (m->kind == SPM_UNIGRAM) return TFM_OK; /* a name for nothing */
+        return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: unused pieces of a BPE model are not supported", b->file);
     case SPM_CONTROL:
         p->length = 0; /* prints nothing */
         return tok_matched_piece(b, id, 1, 0);
@@ -218,6 +228,18 @@ int tok_space_ops(tokenizer_build *b, int prefix) {
     return code;
 }
 
+/* User-defined pieces of a Unigram are pieces with a bonus; a character without a piece costs 10 more than the worst. */
+static void unigram_scores(tokenizer_build *b, const spm_model *m) {
+    b->model = TFM_TOK_UNIGRAM;
+    b->flags |= TFM_TOK_FLOAT_PATHS;
+    for (uint32_t id = 0; id < b->n_ids; id++) {
+        tok_piece *p = &b->pieces[id];
+        if (p->score != p->score) p->score = (double)((float)p->name_length * m->best) - 0.1;
+    }
+    const float unknown = m->worst - 10;
+    b->unk_score = unknown;
+}
+
 static int read_spm(tokenizer_build *b, wire w) {
     spm_model m;
     wire_field f;
@@ -228,9 +250,12 @@ static int read_spm(tokenizer_build *b, wire w) {
     if (code) return code;
     b->flags = TFM_TOK_FUSE_UNK | TFM_TOK_PER_BYTE | TFM_TOK_STRIP_MARKS | (m.byte_fallback
                                                                             ? (uint32_t)TFM_TOK_BYTE_FALLBACK : 0u);
-    if (m.squeeze) code = build_op(b, TFM_TOK_SQUEEZE, 0, 0, 0);
+    const size_t n_map = m.charsmap.p ? (size_t)(m.charsmap.end - m.charsmap.p) : 0;
+    if (n_map) code = build_charsmap(b, (const char *)m.charsmap.p, n_map, 0);
+    if (!code && m.squeeze) code = build_op(b, TFM_TOK_SQUEEZE, 1, 0, 0);
     if (!code) code = tok_space_ops(b, m.dummy_prefix != 0);
-    if (!code) code = build_merges_from_scores(b);
+    if (m.kind == SPM_UNIGRAM) unigram_scores(b, &m);
+    else if (!code) code = build_merges_from_scores(b);
     b->out->bos = m.bos >= 0 && m.bos < (int64_t)m.n_pieces ? (int32_t)m.bos : -1;
     b->out->eos = m.eos >= 0 && m.eos < (int64_t)m.n_pieces ? (int32_t)m.eos : -1;
     return code;

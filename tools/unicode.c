@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "unicode_gguf.h"
 #include "unicode_tables.h"
 
 #define COUNT(array) (sizeof array / sizeof array[0])
@@ -11,7 +12,9 @@
 
 unicode_map unicode_map_of(unicode_map_kind kind) {
     static const unicode_map maps[] = {MAP(lower), MAP(strip_accents), MAP(bert_clean), MAP(bert_marks),
-                                       MAP(compatibility), GROUPS(scripts), GROUPS(clusters)};
+                                       MAP(compatibility), GROUPS(scripts), GROUPS(clusters),
+                                       MAP(gguf_base), MAP(gguf_clean), MAP(gguf_accents), MAP(gguf_alone),
+                                       MAP(gguf_lower)};
     return maps[kind];
 }
 

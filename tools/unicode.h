@@ -20,7 +20,12 @@ typedef enum unicode_map_kind {
     UNICODE_BERT_MARKS,    /* without non-spacing marks */
     UNICODE_COMPATIBILITY, /* compatibility decompositions, complete */
     UNICODE_SCRIPTS,       /* groups: scripts, Hiragana and Katakana with Han */
-    UNICODE_CLUSTERS       /* groups: TFM_TOK_GCB_... */
+    UNICODE_CLUSTERS,      /* groups: TFM_TOK_GCB_... */
+    UNICODE_GGUF_BASE,     /* what llama.cpp does before WordPiece: letters without their accents */
+    UNICODE_GGUF_CLEAN,    /* ... without control characters, white space as spaces */
+    UNICODE_GGUF_ACCENTS,  /* ... without accents */
+    UNICODE_GGUF_ALONE,    /* ... spaces around punctuation and ideographs */
+    UNICODE_GGUF_LOWER     /* ... lower case */
 } unicode_map_kind;
 unicode_map unicode_map_of(unicode_map_kind kind);
 
