@@ -104,7 +104,7 @@ EMBEDDING = re.compile(r"embed_|tok_embeddings|\bwte\b|\bwpe\b|word_embeddings|t
 def scale_of(name, shape, model_type):
     """(e, offset): spread and centre of a tensor, so that no part of the model drowns another."""
     gemma = "gemma" in model_type
-    if name.endswith("weight") and NORM.search(name):
+    if name.endswith(("weight", ".scale")) and NORM.search(name):
         if gemma and name.endswith("model.norm.weight"):
             return 8, 1                             # around 2 in Gemma, whose head is tied to a small embedding
         return 8, 0 if gemma or model_type == "nemotron" else 1     # +-0.5 around a factor of 1
@@ -851,8 +851,18 @@ LLAMA4 = small("llama4_text", num_local_experts=4, num_experts_per_tok=1, interm
                              "original_max_position_embeddings": 16, "rope_type": "llama3"})
 
 
+GROK1 = small("grok-1", num_experts=4, num_experts_per_tok=2, intermediate_size=24, tie_word_embeddings=True,
+              attn_output_multiplier=0.9, max_attn_value=2.0, embedding_multiplier_scale=3.0, hidden_act=DROP,
+              output_multiplier_scale=0.57, router_aux_loss_coef=0.001, output_router_logits=False,
+              attention_dropout=DROP)
+
+
 def moe_models():
     return [
+        Model("grok1", "norms before and after each branch, capped scores with a scale of their own, weights as they are, "
+              "GeGLU experts, multiplied embedding and logits", GROK1,
+              wrong=[{"max_attn_value": 30.0}, {"attn_output_multiplier": 0.3536}, {"num_experts_per_tok": 1},
+                     {"embedding_multiplier_scale": 1.0}]),
         Model("mixtral", "softmax over all experts, the two best weighed to the sum 1; w1 gate, w3 up, w2 down", MIXTRAL,
               wrong=[{"num_experts_per_tok": 1}]),
         Model("mixtral_window", "a window on every layer; layers as save_pretrained writes them; BF16",

@@ -461,7 +461,77 @@ class SparseGPT2(Model):
         return t.ln_f(x) @ t.wte.weight.T
 
 
-MODELS = {"palm": PaLM, "baichuan": Baichuan, "internlm": InternLM, "internlm2": InternLM2, "qwen": Qwen1,
+class ScaledRMSNorm(nn.Module):
+    def __init__(self, n, eps):
+        super().__init__()
+        self.scale, self.eps = nn.Parameter(torch.ones(n)), eps
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.scale
+
+
+class Grok1(Model):
+    """xai-org/grok-1 (model.py): a norm before and after each branch, inside the residual; scores times
+    attn_output_multiplier, then capped at max_attn_value before the mask; top experts of a softmax over all, weights as
+    they are; experts linear_1(gelu(linear x) * linear_v x) with the tanh form; embedding and logits multiplied."""
+    class Block(nn.Module):
+        def __init__(self, c):
+            super().__init__()
+            D, I, eps = c["hidden_size"], c["intermediate_size"], c["rms_norm_eps"]
+            d = D // c["num_attention_heads"]
+            for name in ("pre_attn_norm", "post_attn_norm", "pre_moe_norm", "post_moe_norm"):
+                setattr(self, name, ScaledRMSNorm(D, eps))
+            self.attn, self.moe_block, self.c = nn.Module(), nn.Module(), c
+            for name, rows in (("q_proj", D), ("k_proj", c["num_key_value_heads"] * d),
+                               ("v_proj", c["num_key_value_heads"] * d), ("o_proj", D)):
+                setattr(self.attn, name, linear(D, rows))
+            self.moe_block.gate = linear(D, c["num_experts"])
+            self.moe_block.experts = nn.ModuleList(nn.ModuleDict(
+                {"linear": linear(D, I), "linear_v": linear(D, I), "linear_1": linear(I, D)})
+                for _ in range(c["num_experts"]))
+
+        def attend(self, x, cos, sin):
+            c, a = self.c, self.attn
+            n_heads, n_kv = c["num_attention_heads"], c["num_key_value_heads"]
+            q, k = rotate(heads(a.q_proj(x), n_heads), cos, sin), rotate(heads(a.k_proj(x), n_kv), cos, sin)
+            k, v = (t.repeat_interleave(n_heads // n_kv, 0) for t in (k, heads(a.v_proj(x), n_kv)))
+            cap = c["max_attn_value"]
+            scores = cap * torch.tanh(q @ k.transpose(1, 2) * c["attn_output_multiplier"] / cap)
+            scores = scores.masked_fill(~causal(len(x)), -1e30)
+            return a.o_proj((scores.softmax(-1) @ v).transpose(0, 1).reshape(len(x), -1))
+
+        def mix(self, x):
+            weights, picks = self.moe_block.gate(x).softmax(-1).topk(self.c["num_experts_per_tok"], dim=-1)
+            rows = []
+            for t in range(len(x)):
+                row = torch.zeros_like(x[t])
+                for w, e in zip(weights[t], picks[t]):
+                    f = self.moe_block.experts[int(e)]
+                    row = row + w * f["linear_1"](F.gelu(f["linear"](x[t]), approximate="tanh") * f["linear_v"](x[t]))
+                rows.append(row)
+            return torch.stack(rows)
+
+        def forward(self, x, cos, sin):
+            x = x + self.post_attn_norm(self.attend(self.pre_attn_norm(x), cos, sin))
+            return x + self.post_moe_norm(self.mix(self.pre_moe_norm(x)))
+
+    def __init__(self, c):
+        super().__init__(c)
+        self.model = nn.Module()
+        self.model.embed_tokens = embedding(c["vocab_size"], c["hidden_size"])
+        self.model.layers = nn.ModuleList(self.Block(c) for _ in range(c["num_hidden_layers"]))
+        self.model.norm = ScaledRMSNorm(c["hidden_size"], c["rms_norm_eps"])
+        self.rotary = RotaryEmbedding()
+
+    def run(self, ids):
+        c, x = self.c, self.model.embed_tokens(ids) * self.c["embedding_multiplier_scale"]
+        cos, sin = self.rotary(len(ids), c["hidden_size"] // c["num_attention_heads"], 10000.0)
+        for layer in self.model.layers:
+            x = layer(x, cos, sin)
+        return self.model.norm(x) @ self.model.embed_tokens.weight.T * c["output_multiplier_scale"]
+
+
+MODELS = {"grok-1": Grok1, "palm": PaLM, "baichuan": Baichuan, "internlm": InternLM, "internlm2": InternLM2, "qwen": Qwen1,
           "openlm": OpenLM, "sparse_transformer": SparseTransformer}
 
 

@@ -96,6 +96,7 @@ int read_reference(reference *ref, const char *folder, const char *name, tfm_err
     ref->max_ref = (float)max_ref;
     ref->n_ids = read_ids(json_get(ref->root, "ids"), ref->ids, MAX_IDS);
     ref->n_greedy = read_ids(json_get(ref->root, "greedy"), ref->ids + ref->n_ids, MAX_IDS - ref->n_ids);
+    if (json_get(ref->root, "keys")) return read_logits(ref, folder, err); /* a GGUF file: no config.json */
     config = strstr(copy, "\"config\": {");
     if (!config || !ref->n_ids || !ref->n_greedy) return tool_fail(err, -1, "%s: config, ids or greedy missing", path);
     ref->config = config + strlen("\"config\": ");

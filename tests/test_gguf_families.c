@@ -1,6 +1,6 @@
 /* test_gguf_families.c - every file of tests/ref/gguf (see tests/ref_gguf.py) becomes a GGUF file as llama.cpp's
  * converter would write it from the same weights as a directory of tests/ref/families, and that file must give the
- * logits of that directory's reference. */
+ * logits of that directory's reference. Files without "of" have weights and logits of their own (tests/ref_gguf_moe.py). */
 #include <stdlib.h>
 #include <string.h>
 
@@ -132,7 +132,9 @@ static int append_tensor(gguf_file *g, const json *row, tfm_error *err) {
     }
     append_le(&g->info, 0, 4);
     append_le(&g->info, start, 8);
-    if (json_is(from, JSON_ARRAY)) {
+    if (json_count(row) == 5) { /* of its own, as in tests/ref/families */
+        append_source(g, name, NULL);
+    } else if (json_is(from, JSON_ARRAY)) {
         for (size_t i = 0; i < json_count(from); i++) append_value(&g->data, 6, json_at(from, i));
     } else if (json_as_string(from, &source, err) || append_source(g, source, json_at(row, 3))) {
         return -1;
@@ -200,7 +202,7 @@ static void run_file(const char *folder, const char *families, const char *name)
     gguf_file g;
     tfm_error err;
     char path[600], *text = NULL;
-    const char *of;
+    const char *of = name;
     size_t n = 0;
     arena mem = { NULL, 0, 0, 0 };
     memset(&g, 0, sizeof g);
@@ -209,7 +211,8 @@ static void run_file(const char *folder, const char *families, const char *name)
     int r = read_whole(path, 1 << 20, &text, &n, &err);
     const json *root = r ? NULL : json_parse(path, arena_strndup(&mem, text, n), n, &mem, &err);
     free(text);
-    r = !root || json_string(root, "of", &of, &err) || read_reference(&ref, families, of, &err);
+    if (json_get(root, "of")) r = json_string(root, "of", &of, &err) || read_reference(&ref, families, of, &err);
+    else r = !root || read_reference(&ref, folder, name, &err);
     g.ref = &ref;
     g.what = name;
     if (!r) r = build(&g, root, &err);

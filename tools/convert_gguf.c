@@ -94,8 +94,14 @@ static int read_keys(checkpoint *c, const gguf *g, const char *arch_name, tfm_er
             if (code) return code;
             continue;
         }
-        code = r->kind == RULE_SPECIAL ? read_layer_types(c, g, kv, err) : read_value(g, kv, r, &value, err);
-        if (!code && r->kind != RULE_SPECIAL) code = checkpoint_value(&c->arch.p, r, value, where, err);
+        if (r->kind == RULE_SPECIAL) {
+            if ((code = read_layer_types(c, g, kv, err)) != TFM_OK) return code;
+            continue;
+        }
+        for (int k = 0; !code && (r = family_rule(c->family, FORM_GGUF, kv->key + n, k)) != NULL; k++) {
+            code = read_value(g, kv, r, &value, err);
+            if (!code) code = checkpoint_value(&c->arch.p, r, value, where, err);
+        }
         if (code) return code;
     }
     const char *missing = family_missing(c->family, FORM_GGUF, &c->arch.p);
@@ -123,10 +129,14 @@ static void read_parts(checkpoint *c) {
     static const struct { int role, bit; } biases[] = {
         {TFM_ROLE_ATTN_NORM_B, TFM_BIAS_NORM}, {TFM_ROLE_Q_NORM_B, TFM_BIAS_QK_NORM},
         {TFM_ROLE_Q_B, TFM_BIAS_Q}, {TFM_ROLE_K_B, TFM_BIAS_K}, {TFM_ROLE_V_B, TFM_BIAS_V}, {TFM_ROLE_O_B, TFM_BIAS_O},
-        {TFM_ROLE_GATE_B, TFM_BIAS_GATE}, {TFM_ROLE_UP_B, TFM_BIAS_UP}, {TFM_ROLE_DOWN_B, TFM_BIAS_DOWN}};
+        {TFM_ROLE_GATE_B, TFM_BIAS_GATE}, {TFM_ROLE_UP_B, TFM_BIAS_UP}, {TFM_ROLE_DOWN_B, TFM_BIAS_DOWN},
+        {TFM_ROLE_ROUTER_B, TFM_BIAS_ROUTER},
+        {TFM_ROLE_ROUTER_SELECT_B, TFM_BIAS_SELECT}, {TFM_ROLE_EXPERT_DOWN_B, TFM_BIAS_EXPERTS}};
+    const int layers = arch_int(&c->arch, P_N_LAYERS);
     int bits = 0;
     for (size_t i = 0; i < sizeof biases / sizeof *biases; i++)
-        if (checkpoint_role(c, biases[i].role, 0, NULL)) bits |= biases[i].bit;
+        for (int layer = 0; layer < layers && layer < ARCH_MAX_LAYERS; layer++)
+            if (checkpoint_role(c, biases[i].role, layer, NULL)) bits |= biases[i].bit;
     set_value(c, P_BIAS, bits);
     set_value(c, P_HEAD_BIAS, checkpoint_role(c, TFM_ROLE_HEAD_B, -1, NULL) != NULL);
     if (!c->arch.p.given[P_QK_NORM]) set_value(c, P_QK_NORM, qk_norm_of(c));
@@ -138,6 +148,17 @@ static void read_parts(checkpoint *c) {
     if (!checkpoint_role(c, TFM_ROLE_ROPE_FACTORS_LONG, -1, NULL)) return;
     c->arch.p.given[P_ROPE_SHORT] = c->arch.p.given[P_ROPE_LONG] = GIVEN_FILE;
     set_value(c, P_ROPE_SCALING, TFM_ROPE_LONG);
+}
+
+/* A layer with a router is a mixture of experts. */
+static int read_routers(checkpoint *c, tfm_error *err) {
+    if (arch_int(&c->arch, P_N_EXPERTS) < 1) return TFM_OK;
+    c->arch.moe_layer = arena_array(c->mem, ARCH_MAX_LAYERS, 1);
+    if (!c->arch.moe_layer) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    c->arch.moe_list = P_MOE_LAYERS;
+    for (int i = 0; i < ARCH_MAX_LAYERS; i++)
+        c->arch.moe_layer[i] = checkpoint_role(c, TFM_ROLE_ROUTER, i, NULL) != NULL;
+    return TFM_OK;
 }
 
 /* xIELU's four values of each layer, which stand in four lists over all layers, as a tensor a layer. */
@@ -372,6 +393,7 @@ int checkpoint_open_gguf(checkpoint *c, const source *src, tfm_error *err) {
     if (!code) read_parts(c);
     if (!code) code = add_xielu(c, g, err);
     if (!code) code = checkpoint_add_slopes(c, err);
+    if (!code) code = read_routers(c, err);
     if (!code) code = read_tokens(c, g, err);
     for (int k = 0; !code && k < r->n_parts; k++) code = hash_header(c, &r->parts[k], err);
     return code;

@@ -218,6 +218,22 @@ static int is_moe_layer(const arch *a, int64_t i) {
     return i >= arch_int(a, P_MOE_FIRST) && (last < 0 || i <= last) && step > 0 && (i + 1) % step == 0;
 }
 
+static void set_gating(tfm_block *b, int gating) {
+    if (gating == 1) b->router_score = TFM_SCORE_SOFTMAX;
+    if (gating == 2) b->router_score = TFM_SCORE_SIGMOID;
+    if (gating == 3) {
+        b->router_score = TFM_SCORE_LOGIT;
+        b->router_weight = TFM_WEIGH_SOFTMAX;
+    }
+}
+
+/* Whether q and k of layer i are normed, and how. */
+static int qk_norm_of(const arch *a, int64_t i) {
+    if (arch_int(a, P_QK_WITH_ROPE) && !is_rope_layer(a, i)) return TFM_QKNORM_NONE;
+    if (a->p.given[P_QK_NOT_EXPERTS] && arch_int(a, P_QK_NOT_EXPERTS) == arch_int(a, P_N_EXPERTS)) return TFM_QKNORM_NONE;
+    return arch_int(a, P_QK_NORM);
+}
+
 static void describe_experts(const arch *a, tfm_block *b) {
     const int groups = arch_int(a, P_N_GROUPS);
     b->ffn_kind = TFM_FFN_EXPERTS;
@@ -229,6 +245,7 @@ static void describe_experts(const arch *a, tfm_block *b) {
     b->router_score = arch_int(a, P_ROUTER_SCORE);
     b->router_pick = arch_int(a, P_ROUTER_PICK);
     b->router_weight = arch_int(a, P_ROUTER_WEIGHT);
+    set_gating(b, arch_int(a, P_ROUTER_GATING));
     b->router_norm = (float)arch_value(a, P_ROUTER_NORM);
     if (b->router_norm > 0) {
         b->router_norm_eps = (float)arch_value(a, P_ROUTER_NORM_EPS);
@@ -264,7 +281,7 @@ static int describe_block(const describer *d, int64_t layer, tfm_block *b) {
     b->window = in_window ? window_size(a) : 0;
     if (b->window && arch_int(a, P_CHUNKED)) b->mask = TFM_MASK_CHUNKED;
     b->sinks = arch_int(a, P_SINKS);
-    b->qk_norm = is_rope_layer(a, layer) || !arch_int(a, P_QK_WITH_ROPE) ? arch_int(a, P_QK_NORM) : TFM_QKNORM_NONE;
+    b->qk_norm = qk_norm_of(a, layer);
     if (b->qk_norm) {
         b->qk_norm_no_weight = arch_int(a, P_QK_NO_WEIGHT);
         b->qk_norm_kind = a->p.given[P_QK_NORM_KIND] ? arch_int(a, P_QK_NORM_KIND) : b->norm_kind;
@@ -363,6 +380,9 @@ static int settle_sizes(const describer *d, arch *a) {
     if (a->p.given[P_GLU_ALPHA] && fabs(a->p.v[P_GLU_ALPHA] - 1.702) > 1e-6)
         return tool_fail(d->err, TFM_ERR_UNSUPPORTED, "%s: swiglu_alpha %g, only 1.702 is built", d->file,
                          a->p.v[P_GLU_ALPHA]);
+    if (arch_int(a, P_ROUTER_GATING) > 3)
+        return tool_fail(d->err, TFM_ERR_UNSUPPORTED, "%s: expert_gating_func %d is not known", d->file,
+                         arch_int(a, P_ROUTER_GATING));
     if (a->n_moe_listed && a->n_moe_listed != arch_int(a, P_N_LAYERS))
         return tool_fail(d->err, TFM_ERR_FORMAT, "%s: the list of dense and sparse layers has %lld entries, the model %d "
                          "layers", d->file, (long long)a->n_moe_listed, arch_int(a, P_N_LAYERS));

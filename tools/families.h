@@ -86,6 +86,7 @@ typedef enum param {
     P_CHUNKED,              /* 1: windows are chunks */
     P_QK_NO_WEIGHT,
     P_QK_WITH_ROPE,         /* 1: norms of q and k only in layers that rotate */
+    P_QK_NOT_EXPERTS,       /* a model of so many experts has no norms of q and k */
     /* feed-forward, further */
     P_FFN_LIMIT, P_UP_OFFSET,
     P_GLU_ALPHA,            /* must be 1.702, the factor inside TFM_ACT_GELU_QUICK */
@@ -97,6 +98,7 @@ typedef enum param {
     P_SHARED_GATE,
     P_ROUTER_SCORE, P_ROUTER_PICK, P_ROUTER_WEIGHT, P_ROUTER_NORM, P_ROUTER_NORM_EPS, P_ROUTER_NORM_FLOOR,
     P_ROUTER_SCALE, P_ROUTER_JITTER, P_ROUTER_ON_INPUT,
+    P_ROUTER_GATING,        /* GGUF's number: 1 softmax, 2 sigmoid, 3 softmax over those picked; 0: as the family has it */
     P_N_GROUPS, P_N_GROUPS_USED, P_GROUP_SCORE,
     P_MOE_FIRST, P_MOE_LAST, P_MOE_STEP, /* layers first..last (-1: the end) whose number + 1 is a multiple of step */
     P_MOE_LAYERS,           /* a list: only these, see arch.moe_layer */

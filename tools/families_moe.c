@@ -39,6 +39,37 @@ static const name_row moe_names[] = {
     {"lm_head.bias", TFM_ROLE_HEAD_B, TAKE_ROWS},
     NAMES_END};
 
+/* What no Llama 4 checkpoint says. */
+#define LLAMA4_PARTS \
+    FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED), FIXED(P_ROPE_LAYERS, ROPE_IN_PERIOD), \
+    FIXED(P_WINDOW_RULE, WINDOW_WITH_ROPE), FIXED(P_CHUNKED, 1), FIXED(P_QK_AFTER_ROPE, 1), FIXED(P_QK_NO_WEIGHT, 1), \
+    FIXED(P_QK_WITH_ROPE, 1), FIXED(P_TEMPERATURE_NO_ROPE, 1), FIXED(P_TEMPERATURE_OFFSET, 1), \
+    FIXED(P_ROUTER_SCORE, TFM_SCORE_LOGIT), FIXED(P_ROUTER_WEIGHT, TFM_WEIGH_SIGMOID), FIXED(P_ROUTER_ON_INPUT, 1)
+
+/* GGUF keeps all experts of a layer in one tensor; its first files had one for each. */
+static const name_row moe_gguf_names[] = {
+    {"blk.#.ffn_gate_inp.weight", TFM_ROLE_ROUTER, TAKE_ROWS},
+    {"blk.#.ffn_gate_inp.bias", TFM_ROLE_ROUTER_B, TAKE_ROWS},
+    {"blk.#.exp_probs_b.bias", TFM_ROLE_ROUTER_SELECT_B, TAKE_ROWS},
+    {"blk.#.ffn_gate_exps.weight", TFM_ROLE_EXPERT_GATE, TAKE_EXPERTS},
+    {"blk.#.ffn_up_exps.weight", TFM_ROLE_EXPERT_UP, TAKE_EXPERTS},
+    {"blk.#.ffn_down_exps.weight", TFM_ROLE_EXPERT_DOWN, TAKE_EXPERTS},
+    {"blk.#.ffn_gate.~.weight", TFM_ROLE_EXPERT_GATE, TAKE_ROWS},
+    {"blk.#.ffn_up.~.weight", TFM_ROLE_EXPERT_UP, TAKE_ROWS},
+    {"blk.#.ffn_down.~.weight", TFM_ROLE_EXPERT_DOWN, TAKE_ROWS},
+    {"blk.#.ffn_gate_exps.bias", TFM_ROLE_EXPERT_GATE_B, TAKE_EXPERTS},
+    {"blk.#.ffn_up_exps.bias", TFM_ROLE_EXPERT_UP_B, TAKE_EXPERTS},
+    {"blk.#.ffn_down_exps.bias", TFM_ROLE_EXPERT_DOWN_B, TAKE_EXPERTS},
+    {"blk.#.ffn_gate.weight", TFM_ROLE_GATE, TAKE_ROWS},
+    {"blk.#.ffn_up.weight", TFM_ROLE_UP, TAKE_ROWS},
+    {"blk.#.ffn_down.weight", TFM_ROLE_DOWN, TAKE_ROWS},
+    {"blk.#.ffn_gate_shexp.weight", TFM_ROLE_GATE, TAKE_ROWS},
+    {"blk.#.ffn_up_shexp.weight", TFM_ROLE_UP, TAKE_ROWS},
+    {"blk.#.ffn_down_shexp.weight", TFM_ROLE_DOWN, TAKE_ROWS},
+    {"blk.#.ffn_gate_inp_shexp.weight", TFM_ROLE_SHARED_GATE, TAKE_ROWS},
+    {"blk.#.attn_sinks.weight", TFM_ROLE_SINKS, TAKE_ROWS},
+    NAMES_END};
+
 const family families_moe[] = {
     {"moe", NULL, "decoder", {
         HF(NULL, RULES(
@@ -47,7 +78,20 @@ const family families_moe[] = {
             INT("n_routed_experts", P_N_EXPERTS),
             FIXED(P_ROUTER_SCORE, TFM_SCORE_SOFTMAX),
             HARMLESS("output_router_logits"), HARMLESS("router_aux_loss_coef"), HARMLESS("router_jitter_noise"),
-            HARMLESS("input_jitter_noise"), INT("num_nextn_predict_layers", P_N_EXTRA_LAYERS)), moe_names)}},
+            HARMLESS("input_jitter_noise"), INT("num_nextn_predict_layers", P_N_EXTRA_LAYERS)), moe_names),
+        /* which layers are mixtures, and which biases there are, the tensors say */
+        GGUF(NULL, RULES(
+            INT(".expert_count", P_N_EXPERTS), INT(".expert_used_count", P_N_EXPERTS_USED),
+            INT(".expert_feed_forward_length", P_D_EXPERT),
+            INT(".expert_shared_feed_forward_length", P_D_SHARED), INT(".expert_shared_count", P_N_SHARED),
+            REAL(".expert_weights_scale", P_ROUTER_SCALE), BOOL(".expert_weights_norm", P_ROUTER_NORM),
+            INT(".expert_gating_func", P_ROUTER_GATING),
+            INT(".expert_group_count", P_N_GROUPS), INT(".expert_group_used_count", P_N_GROUPS_USED),
+            INT(".nextn_predict_layers", P_N_EXTRA_LAYERS),
+            HARMLESS(".leading_dense_block_count"), HARMLESS(".interleave_moe_layer_step"),
+            FIXED(P_EXTRA_COUNTED, 1),
+            FIXED(P_ROUTER_SCORE, TFM_SCORE_SOFTMAX),
+            FIXED(P_GROUP_SCORE, TFM_GROUP_TWO)), moe_gguf_names)}},
 
     /* Softmax over all experts, the weights of those picked brought to the sum 1. */
     {"mixtral", "Mixtral", "moe", {
@@ -60,7 +104,13 @@ const family families_moe[] = {
             REAL_OR("rope_theta", P_ROPE_THETA, 1e6),
             INT_OR("bos_token_id", P_BOS, 1),
             FIXED(P_WINDOW_RULE, WINDOW_ALL),
-            FIXED(P_ROUTER_NORM, 1)), NULL)}},
+            FIXED(P_ROUTER_NORM, 1)), NULL),
+        GGUF("blk.0.ffn_gate_inp.weight= llama", RULES(
+            INT(".attention.sliding_window", P_WINDOW),
+            FIXED(P_WINDOW_RULE, WINDOW_ALL),
+            FIXED(P_ROUTER_NORM, 1)), NAMES(
+            {"blk.#.attn_q.weight", TFM_ROLE_Q, TAKE_PAIRS_Q},
+            {"blk.#.attn_k.weight", TFM_ROLE_K, TAKE_PAIRS_K}))}},
 
     /* A shared expert with a gate of its own; every other layer below max_window_layers may have a window. */
     {"qwen2_moe", "Qwen 1.5, 2 MoE", "moe", {
@@ -78,7 +128,8 @@ const family families_moe[] = {
             INT_OR("max_window_layers", P_WINDOW_FIRST, 28),
             BITS_ON("qkv_bias", P_BIAS, BIAS_QKV),
             FIXED(P_WINDOW_RULE, WINDOW_EVEN_BELOW),
-            FIXED(P_SHARED_GATE, 1)), NULL)}},
+            FIXED(P_SHARED_GATE, 1)), NULL),
+        GGUF("qwen2moe", RULES(FIXED(P_SHARED_GATE, 1)), NULL)}},
 
     {"qwen3_moe", "Qwen 3 MoE", "moe", {
         HF("qwen3_moe", RULES(
@@ -95,6 +146,9 @@ const family families_moe[] = {
             HARMLESS("max_window_layers"),
             BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
             FIXED(P_WINDOW_RULE, WINDOW_ALL),
+            FIXED(P_QK_NORM, TFM_QKNORM_HEAD)), NULL),
+        GGUF("qwen3moe", RULES(
+            FIXED(P_ROUTER_NORM, 1),
             FIXED(P_QK_NORM, TFM_QKNORM_HEAD)), NULL)}},
 
     /* q and k normed over their whole width, then clamped. */
@@ -107,6 +161,9 @@ const family families_moe[] = {
             REAL_OR("rms_norm_eps", P_NORM_EPS, 1e-5),
             REAL("clip_qkv", P_QKV_CLAMP),
             BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
+            FIXED(P_QK_NORM, TFM_QKNORM_FULL)), NULL),
+        GGUF("olmoe", RULES(
+            REAL(".attention.clamp_kqv", P_QKV_CLAMP),
             FIXED(P_QK_NORM, TFM_QKNORM_FULL)), NULL)}},
 
     /* LayerNorms without bias; weights over their Lp norm; w2 of each expert is stored by columns. */
@@ -142,7 +199,17 @@ const family families_moe[] = {
             {"@blocks.#.ffn.experts.mlp.w1", TFM_ROLE_EXPERT_GATE, TAKE_EXPERTS},
             {"@blocks.#.ffn.experts.mlp.v1", TFM_ROLE_EXPERT_UP, TAKE_EXPERTS},
             {"@blocks.#.ffn.experts.mlp.w2", TFM_ROLE_EXPERT_DOWN, TAKE_EXPERTS | TAKE_COLUMNS}),
-            STRINGS("transformer.", ""), NULL, NULL}}},
+            STRINGS("transformer.", ""), NULL, NULL},
+        GGUF("dbrx", RULES(
+            REAL(".attention.layer_norm_rms_epsilon", P_NORM_EPS),
+            NEED_REAL(".attention.layer_norm_epsilon", P_NORM_EPS),
+            REAL(".attention.clamp_kqv", P_QKV_CLAMP),
+            FIXED(P_NORM_KIND, TFM_NORM_LAYER),
+            FIXED(P_ROUTER_NORM, 1)), NAMES(
+            {"blk.#.attn_output_norm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+            {"blk.#.attn_qkv.weight", TFM_ROLE_Q, TAKE_ALL_Q},
+            {"blk.#.attn_qkv.weight", TFM_ROLE_K, TAKE_ALL_K},
+            {"blk.#.attn_qkv.weight", TFM_ROLE_V, TAKE_ALL_V}))}},
 
     /* Two rounds that each take the largest logit; LayerNorms and all of attention with biases. */
     {"phimoe", "Phi-3.5-MoE", "moe", {
@@ -164,7 +231,15 @@ const family families_moe[] = {
             FIXED(P_ROUTER_PICK, TFM_PICK_SPARSE_MIXER)), NAMES(
             {"@norm.bias", TFM_ROLE_OUT_NORM_B, TAKE_ROWS},
             {"@layers.#.input_layernorm.bias", TFM_ROLE_ATTN_NORM_B, TAKE_ROWS},
-            {"@layers.#.post_attention_layernorm.bias", TFM_ROLE_FFN_NORM_B, TAKE_ROWS}))}},
+            {"@layers.#.post_attention_layernorm.bias", TFM_ROLE_FFN_NORM_B, TAKE_ROWS})),
+        GGUF("phimoe", RULES(
+            INT(".attention.sliding_window", P_WINDOW),
+            REAL(".rope.scaling.attn_factor", P_ROPE_ATTN_FACTOR),
+            FIXED(P_WINDOW_RULE, WINDOW_ALL),
+            FIXED(P_NORM_KIND, TFM_NORM_LAYER),
+            FIXED(P_ROUTER_JITTER, 0.01),
+            FIXED(P_ROUTER_SCORE, TFM_SCORE_LOGIT),
+            FIXED(P_ROUTER_PICK, TFM_PICK_SPARSE_MIXER)), NULL)}},
 
     /* Granite's multipliers; softmax over the experts picked alone. */
     {"granitemoe", "Granite 3 MoE", "granite", {
@@ -184,7 +259,12 @@ const family families_moe[] = {
             {"@layers.#.block_sparse_moe.experts.down_proj", TFM_ROLE_EXPERT_DOWN, TAKE_EXPERTS},
             {"@layers.#.shared_mlp.input_linear.weight", TFM_ROLE_GATE, TAKE_FIRST_HALF},
             {"@layers.#.shared_mlp.input_linear.weight", TFM_ROLE_UP, TAKE_SECOND_HALF},
-            {"@layers.#.shared_mlp.output_linear.weight", TFM_ROLE_DOWN, TAKE_ROWS}))}},
+            {"@layers.#.shared_mlp.output_linear.weight", TFM_ROLE_DOWN, TAKE_ROWS})),
+        GGUF("granitemoe", RULES(
+            INT(".expert_count", P_N_EXPERTS), INT(".expert_used_count", P_N_EXPERTS_USED),
+            INT(".expert_feed_forward_length", P_D_EXPERT),
+            INT(".expert_shared_feed_forward_length", P_D_SHARED),
+            FIXED(P_ROUTER_WEIGHT, TFM_WEIGH_SOFTMAX)), moe_gguf_names)}},
 
     /* Sinks; down((up + 1) * gate * sigmoid(1.702 gate)) of clamped gate and up; biases on the router and the experts,
      * whose gate and up stand in turns, by columns where they are floats. */
@@ -219,7 +299,19 @@ const family families_moe[] = {
             {"@layers.#.mlp.experts.down_proj", TFM_ROLE_EXPERT_DOWN, TAKE_EXPERTS | TAKE_COLUMNS},
             {"@layers.#.mlp.experts.gate_up_proj_bias", TFM_ROLE_EXPERT_GATE_B, TAKE_EXPERTS | TAKE_EVEN},
             {"@layers.#.mlp.experts.gate_up_proj_bias", TFM_ROLE_EXPERT_UP_B, TAKE_EXPERTS | TAKE_ODD},
-            {"@layers.#.mlp.experts.down_proj_bias", TFM_ROLE_EXPERT_DOWN_B, TAKE_EXPERTS}))}},
+            {"@layers.#.mlp.experts.down_proj_bias", TFM_ROLE_EXPERT_DOWN_B, TAKE_EXPERTS})),
+        GGUF("gpt-oss", RULES(
+            NEED_INT(".attention.sliding_window", P_WINDOW),
+            FIXED(P_SINKS, 1),
+            FIXED(P_ACT, TFM_ACT_GELU_QUICK),
+            FIXED(P_FFN_LIMIT, 7),
+            FIXED(P_UP_OFFSET, 1),
+            FIXED(P_ROPE_TRUNCATE, 0),
+            FIXED(P_WINDOW_RULE, WINDOW_PERIOD),
+            FIXED(P_WINDOW_PERIOD, 2),
+            FIXED(P_ROUTER_SCORE, TFM_SCORE_LOGIT),
+            FIXED(P_ROUTER_WEIGHT, TFM_WEIGH_SOFTMAX)), NAMES(
+            {"blk.#.post_attention_norm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS}))}},
 
     /* Sigmoid scores, experts picked with a bias and by groups, weighed without it. */
     {"sigmoid_moe", NULL, "moe", {
@@ -234,7 +326,10 @@ const family families_moe[] = {
             FIXED(P_BIAS, TFM_BIAS_SELECT),
             FIXED(P_ROUTER_SCORE, TFM_SCORE_SIGMOID),
             FIXED(P_ROUTER_NORM_EPS, 1e-20),
-            FIXED(P_GROUP_SCORE, TFM_GROUP_TWO)), NULL)}},
+            FIXED(P_GROUP_SCORE, TFM_GROUP_TWO)), NULL),
+        GGUF(NULL, RULES(
+            FIXED(P_ROUTER_SCORE, TFM_SCORE_SIGMOID),
+            FIXED(P_ROUTER_NORM_EPS, 1e-20)), NULL)}},
 
     {"glm4_moe", "GLM-4.5, 4.6", "sigmoid_moe", {
         HF("glm4_moe", RULES(
@@ -245,7 +340,9 @@ const family families_moe[] = {
             REAL_OR("routed_scaling_factor", P_ROUTER_SCALE, 1),
             REAL_OR("partial_rotary_factor", P_ROPE_PART, 0.5),
             BITS("attention_bias", P_BIAS, BIAS_QKV),
-            BITS("use_qk_norm", P_QK_NORM, TFM_QKNORM_HEAD)), NULL)}},
+            BITS("use_qk_norm", P_QK_NORM, TFM_QKNORM_HEAD)), NULL),
+        GGUF("glm4moe", NULL, NAMES(
+            {"blk.#.post_attention_norm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS}))}},
 
     /* RoPE in window layers alone. */
     {"exaone_moe", "EXAONE MoE", "sigmoid_moe", {
@@ -258,6 +355,13 @@ const family families_moe[] = {
             INT_OR_OFF("sliding_window", P_WINDOW, 4096),
             INT_OR("sliding_window_pattern", P_WINDOW_PERIOD, 4),
             FIXED(P_WINDOW_RULE, WINDOW_PERIOD),
+            FIXED(P_ROPE_LAYERS, ROPE_IN_WINDOWS),
+            FIXED(P_QK_NORM, TFM_QKNORM_HEAD)), NULL),
+        GGUF("exaone-moe", RULES(
+            NEED_INT(".attention.sliding_window", P_WINDOW),
+            SPECIAL(".attention.sliding_window_pattern", P_LAYER_TYPES),
+            FIXED(P_WINDOW_RULE, WINDOW_PERIOD),
+            FIXED(P_WINDOW_PERIOD, 4),
             FIXED(P_ROPE_LAYERS, ROPE_IN_WINDOWS),
             FIXED(P_QK_NORM, TFM_QKNORM_HEAD)), NULL)}},
 
@@ -277,6 +381,10 @@ const family families_moe[] = {
             HARMLESS("swa_rope_theta"),
             HARMLESS("use_routing_bias"),
             FIXED(P_BIAS, TFM_BIAS_SELECT),
+            FIXED(P_QK_NORM, TFM_QKNORM_FULL),
+            FIXED(P_ROUTER_SCORE, TFM_SCORE_SIGMOID),
+            FIXED(P_ROUTER_NORM, 1)), NULL),
+        GGUF("minimax-m2", RULES(
             FIXED(P_QK_NORM, TFM_QKNORM_FULL),
             FIXED(P_ROUTER_SCORE, TFM_SCORE_SIGMOID),
             FIXED(P_ROUTER_NORM, 1)), NULL)}},
@@ -303,6 +411,10 @@ const family families_moe[] = {
             HARMLESS("moe_capacity"), HARMLESS("moe_gate"), HARMLESS("moe_use_aux_free"), HARMLESS("use_moe"),
             HARMLESS("multi_token_pred_lambda"), HARMLESS("moe_dropout_prob"),
             FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED),
+            FIXED(P_ROUTER_NORM, 1)), NULL),
+        GGUF("ernie4_5-moe", RULES(
+            FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED),
+            FIXED(P_ROUTER_NORM_FLOOR, 1e-12),
             FIXED(P_ROUTER_NORM, 1)), NULL)}},
 
     /* Chunks and RoPE in three of four layers, queries that grow with the position in the fourth; the weight of an expert
@@ -329,18 +441,7 @@ const family families_moe[] = {
             INT_OR("floor_scale", P_TEMPERATURE_CTX, 8192),
             BITS("attention_bias", P_BIAS, BIAS_QKV | TFM_BIAS_O),
             HARMLESS("for_llm_compressor"),
-            FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED),
-            FIXED(P_ROPE_LAYERS, ROPE_IN_PERIOD),
-            FIXED(P_WINDOW_RULE, WINDOW_WITH_ROPE),
-            FIXED(P_CHUNKED, 1),
-            FIXED(P_QK_AFTER_ROPE, 1),
-            FIXED(P_QK_NO_WEIGHT, 1),
-            FIXED(P_QK_WITH_ROPE, 1),
-            FIXED(P_TEMPERATURE_NO_ROPE, 1),
-            FIXED(P_TEMPERATURE_OFFSET, 1),
-            FIXED(P_ROUTER_SCORE, TFM_SCORE_LOGIT),
-            FIXED(P_ROUTER_WEIGHT, TFM_WEIGH_SIGMOID),
-            FIXED(P_ROUTER_ON_INPUT, 1)), NAMES(
+            LLAMA4_PARTS), NAMES(
             {"@layers.#.feed_forward.router.weight", TFM_ROLE_ROUTER, TAKE_ROWS},
             {"@layers.#.feed_forward.experts.gate_up_proj", TFM_ROLE_EXPERT_GATE,
              TAKE_EXPERTS | TAKE_COLUMNS | TAKE_FIRST_HALF},
@@ -352,7 +453,17 @@ const family families_moe[] = {
             {"@layers.#.feed_forward.shared_expert.down_proj.weight", TFM_ROLE_DOWN, TAKE_ROWS},
             {"@layers.#.feed_forward.gate_proj.weight", TFM_ROLE_GATE, TAKE_ROWS},
             {"@layers.#.feed_forward.up_proj.weight", TFM_ROLE_UP, TAKE_ROWS},
-            {"@layers.#.feed_forward.down_proj.weight", TFM_ROLE_DOWN, TAKE_ROWS}))}},
+            {"@layers.#.feed_forward.down_proj.weight", TFM_ROLE_DOWN, TAKE_ROWS})),
+        /* only sizes are in the file; the larger model has no norms of q and k */
+        GGUF("llama4", RULES(
+            NEED_INT(".expert_feed_forward_length", P_D_EXPERT), INT(".expert_feed_forward_length", P_D_SHARED),
+            FIXED(P_WINDOW, 8192),
+            FIXED(P_ROPE_PERIOD, 4),
+            FIXED(P_TEMPERATURE, 0.1),
+            FIXED(P_TEMPERATURE_CTX, 8192),
+            FIXED(P_QK_NORM, TFM_QKNORM_HEAD),
+            FIXED(P_QK_NOT_EXPERTS, 128),
+            LLAMA4_PARTS), NULL)}},
 
     /* Norms before and after each branch; the scale of the scores is a key; scores are capped. */
     {"grok1", "Grok-1", "moe", {
@@ -381,5 +492,17 @@ const family families_moe[] = {
             {"@layers.#.moe_block.gate.weight", TFM_ROLE_ROUTER, TAKE_ROWS},
             {"@layers.#.moe_block.experts.~.linear.weight", TFM_ROLE_EXPERT_GATE, TAKE_ROWS},
             {"@layers.#.moe_block.experts.~.linear_v.weight", TFM_ROLE_EXPERT_UP, TAKE_ROWS},
-            {"@layers.#.moe_block.experts.~.linear_1.weight", TFM_ROLE_EXPERT_DOWN, TAKE_ROWS}))}},
+            {"@layers.#.moe_block.experts.~.linear_1.weight", TFM_ROLE_EXPERT_DOWN, TAKE_ROWS})),
+        GGUF("grok", RULES(
+            REAL_OR(".attention.output_scale", P_ATTN_SCALE, 0.08838834764831845),
+            REAL_OR(".attn_logit_softcapping", P_ATTN_SOFTCAP, 30),
+            REAL(".final_logit_softcapping", P_LOGIT_SOFTCAP),
+            REAL_OR(".embedding_scale", P_EMBED_SCALE, 78.38367176906169),
+            REAL_OR(".logit_scale", P_LOGIT_SCALE, 0.5773502691896257),
+            HARMLESS(".router_logit_softcapping"), /* of later programs, not of the model as published */
+            FIXED(P_ACT, TFM_ACT_GELU_TANH),
+            FIXED(P_NORM_PLACE, TFM_PLACE_SANDWICH)), NAMES(
+            {"blk.#.attn_output_norm.weight", TFM_ROLE_ATTN_POST_NORM, TAKE_ROWS},
+            {"blk.#.layer_output_norm.weight", TFM_ROLE_FFN_POST_NORM, TAKE_ROWS},
+            {"blk.#.post_ffw_norm.weight", TFM_ROLE_FFN_POST_NORM, TAKE_ROWS}))}},
     FAMILIES_END};
