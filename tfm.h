@@ -252,6 +252,22 @@ TFM_API tfm_result tfm_pack_strip(int32_t dst_type, void *dst, int32_t src_type,
 /* Whole tensor: ROWS (or GGUF rows of the same type) -> TILED; dst has tfm_tensor_bytes(). Converts as above. */
 TFM_API tfm_result tfm_pack(int32_t dst_type, void *dst, int32_t src_type, const void *src, int64_t rows, int64_t cols);
 
+/* A block of one row as its type divides it, for quantisers of your own; meaning and ranges: [B3]. As many entries of the
+   arrays count as the type has inputs and sub-blocks in a block. */
+typedef struct tfm_quant_block {
+    uint8_t code[256];
+    uint16_t d, m; /* f16 bits, but d of MXFP4 is the exponent; m is m or dmin */
+    int8_t scale[16];
+    uint8_t minimum[16];
+} tfm_quant_block;
+
+/* Puts block `index` of row 0..15 into a strip of a block type that was all zeros; each block once. */
+TFM_API void tfm_pack_block(int32_t type, void *strip, int64_t cols, int row, int64_t index,
+                            const tfm_quant_block *block);
+/* F16 to float32 exactly, and back to the nearest, ties to even. */
+TFM_API float tfm_from_f16(uint16_t bits);
+TFM_API uint16_t tfm_to_f16(float x);
+
 /* One row as float32, any type and layout: exactly gguf-py's dequantize(). out: [cols]. */
 TFM_API void tfm_tensor_row(const tfm_tensor *t, int64_t row, float *out);
 
@@ -1443,6 +1459,9 @@ static uint16_t tfm__f32_to_f16(float x) {
     return (uint16_t)(sign | (a + 0xfffu + (a >> 13 & 1u) - 0x38000000u) >> 13);
 }
 
+TFM_API float tfm_from_f16(uint16_t bits) { return tfm__f16_to_f32(bits); }
+TFM_API uint16_t tfm_to_f16(float x) { return tfm__f32_to_f16(x); }
+
 static float tfm__bf16_to_f32(uint16_t h) { return tfm__bits_f32((uint32_t)h << 16); }
 
 static uint16_t tfm__f32_to_bf16(float x) {
@@ -1470,13 +1489,6 @@ static void tfm__float_put(void *data, int32_t type, size_t i, float x) {
 
 /* --- one block of one row, in neutral form ------------------------------------------------------------------------ */
 
-typedef struct tfm__block {
-    uint8_t code[256];
-    uint16_t d, m; /* f16 bits, but for MXFP4 the exponent; m is m or dmin */
-    int8_t scale[16];
-    uint8_t minimum[16];
-} tfm__block;
-
 static void tfm__read_plane(uint8_t *code, int n, const uint8_t *src, tfm__plane p, int up) {
     const int mask = (1 << p.bits) - 1;
     src += p.offset;
@@ -1487,7 +1499,7 @@ static void tfm__read_plane(uint8_t *code, int n, const uint8_t *src, tfm__plane
     }
 }
 
-static void tfm__read_scales(tfm__block *out, int kind, const uint8_t *s) {
+static void tfm__read_scales(tfm_quant_block *out, int kind, const uint8_t *s) {
     for (int i = 0; i < 16; i++) {
         if (kind == TFM__SC_NIBBLES) {
             out->scale[i] = (int8_t)(s[i] & 15);
@@ -1510,7 +1522,7 @@ static void tfm__read_scales(tfm__block *out, int kind, const uint8_t *s) {
 }
 
 /* From the source form. */
-static void tfm__read_source(tfm__block *out, const tfm__format *f, const uint8_t *src) {
+static void tfm__read_source(tfm_quant_block *out, const tfm__format *f, const uint8_t *src) {
     const int n = f->info.block;
     memset(out, 0, sizeof *out);
     out->d = f->scale_kind == TFM__SC_E8M0 ? src[f->d_at] : tfm__le16(src + f->d_at);
@@ -1522,7 +1534,7 @@ static void tfm__read_source(tfm__block *out, const tfm__format *f, const uint8_
 
 /* Q8_0 from 32 floats as its reference does: d = amax / 127 stored as f16, codes from the unrounded d, halves away from
    zero. A block that is not finite gets codes 0, and a d that makes every value NaN. */
-static void tfm__quantize_q8_0(tfm__block *out, const float *x) {
+static void tfm__quantize_q8_0(tfm_quant_block *out, const float *x) {
     uint32_t amax = 0;
     for (int i = 0; i < 32; i++) {
         uint32_t a = tfm__f32_bits(x[i]) & 0x7fffffffu;
@@ -1543,7 +1555,7 @@ static void tfm__quantize_q8_0(tfm__block *out, const float *x) {
 static float tfm__e8m0_to_f32(uint32_t e) { return tfm__bits_f32(e < 2 ? 0x00200000u << e : (e - 1) << 23); }
 
 /* Values of a block: the specification of dequantisation. */
-static void tfm__block_values(float *out, const tfm__format *f, const tfm__block *b) {
+static void tfm__block_values(float *out, const tfm__format *f, const tfm_quant_block *b) {
     const float d = f->scale_kind == TFM__SC_E8M0 ? tfm__e8m0_to_f32(b->d) : tfm__f16_to_f32(b->d);
     const float m = tfm__f16_to_f32(b->m);
     for (int i = 0; i < f->info.block; i++) {
@@ -1594,7 +1606,7 @@ static size_t tfm__scales_at(const tfm__format *f, int64_t blocks, int64_t b) {
 }
 
 static void tfm__write_tile(uint8_t *strip, const tfm__format *f, int64_t blocks, int64_t b, int row,
-                            const tfm__block *in) {
+                            const tfm_quant_block *in) {
     uint8_t *codes = strip + tfm__codes_at(f, b), *scales = strip + tfm__scales_at(f, blocks, b);
     for (int u = 0; u < f->info.block / 32; u++) {
         uint8_t *unit = codes + 64 * f->bits * u;
@@ -1612,7 +1624,7 @@ static void tfm__write_tile(uint8_t *strip, const tfm__format *f, int64_t blocks
     }
 }
 
-static void tfm__read_tile(tfm__block *out, const tfm__format *f, const uint8_t *strip, int64_t blocks, int64_t b,
+static void tfm__read_tile(tfm_quant_block *out, const tfm__format *f, const uint8_t *strip, int64_t blocks, int64_t b,
                            int row) {
     const uint8_t *codes = strip + tfm__codes_at(f, b), *scales = strip + tfm__scales_at(f, blocks, b);
     memset(out, 0, sizeof *out);
@@ -1661,7 +1673,7 @@ TFM_API tfm_result tfm_pack_strip(int32_t dst_type, void *dst, int32_t src_type,
         return TFM_OK;
     }
     const int64_t blocks = cols / f->info.block;
-    tfm__block block;
+    tfm_quant_block block;
     memset(&block, 0, sizeof block);
     for (int64_t b = 0; b < blocks; b++) {
         for (int r = 0; r < n_rows; r++) {
@@ -1694,6 +1706,13 @@ TFM_API tfm_result tfm_pack(int32_t dst_type, void *dst, int32_t src_type, const
     return TFM_OK;
 }
 
+TFM_API void tfm_pack_block(int32_t type, void *strip, int64_t cols, int row, int64_t index,
+                            const tfm_quant_block *block) {
+    const tfm__format *f = tfm__format_of(type);
+    TFM__ASSERT(f && f->bits && row >= 0 && row < 16 && index >= 0 && index < cols / f->info.block);
+    tfm__write_tile((uint8_t *)strip, f, cols / f->info.block, index, row, block);
+}
+
 TFM_API void tfm_tensor_row(const tfm_tensor *t, int64_t row, float *out) {
     const tfm__format *f = tfm__format_of(t->type);
     const size_t cols = (size_t)t->cols;
@@ -1708,7 +1727,7 @@ TFM_API void tfm_tensor_row(const tfm_tensor *t, int64_t row, float *out) {
         return;
     }
     const int64_t blocks = tfm__quotient(t->cols, f->info.block);
-    tfm__block block;
+    tfm_quant_block block;
     for (int64_t b = 0; b < blocks; b++) {
         tfm__read_tile(&block, f, strip, blocks, b, lane);
         tfm__block_values(out + b * f->info.block, f, &block);
@@ -9424,7 +9443,7 @@ static void FN(store_kv)(void *out, int32_t kv_type, const float *x, int64_t n) 
             memcpy(p + 2 * i, h, 2 * (size_t)w);
         }
     } else if (kv_type == TFM_Q8_0) {
-        tfm__block block;
+        tfm_quant_block block;
         for (int64_t i = 0; i < n; i += 32, p += 34) {
             tfm__quantize_q8_0(&block, x + i);
             memcpy(p, &block.d, 2);

@@ -40,7 +40,6 @@ sink output_sink(output *o) {
 convert_options output_options(output *o) {
     convert_options options;
     memset(&options, 0, sizeof options);
-    options.type = CONVERT_SOURCE;
     options.user = o;
     options.warn = output_warn;
     return options;

@@ -365,7 +365,7 @@ static void check_options(void) {
     output_end(&o);
     output_start(&o);
     options.user = &o;
-    options.type = TFM_Q8_0;
+    options.mix = mix_find("q8_0");
     code = convert_files(&o, b, config, NULL, &options);
     check(!code && tfm_model_tensor(o.model, 0, TFM_ROLE_Q).type == TFM_F16, "rows of 8 become F16: %s",
           code ? o.err.msg : "");

@@ -209,12 +209,12 @@ static void ignore_warning(void *user, const char *line) {
     (void)line; /* these directories have no tokenizer, and some a vision tower */
 }
 
-static int convert(const char *dir, sink *out, int32_t type, tfm_error *err) {
+static int convert(const char *dir, sink *out, const char *type, tfm_error *err) {
     convert_options options;
     source_dir from;
     int r;
     memset(&options, 0, sizeof options);
-    options.type = type;
+    options.mix = mix_find(type);
     options.warn = ignore_warning;
     if ((r = dir_open_local(&from, dir, err)) != 0) return r;
     r = convert_directory(&from, out, &options, err);
@@ -231,7 +231,7 @@ static tfm_model *open_exact(const reference *ref, const char *dir) {
     int r = path_of(path, sizeof path, test_dir(), ref->name, ".tfm") ? sink_open_file(&out, path, &err) : -1;
     check(!r, "%s: %s", ref->name, r ? err.msg : "");
     if (r) return NULL;
-    r = convert(dir, &out, CONVERT_SOURCE, &err);
+    r = convert(dir, &out, "source", &err);
     if (!r) r = sink_commit(&out, &err);
     sink_discard(&out);
     check(!r, "%s: conversion: %s", ref->name, r ? err.msg : "");
@@ -247,7 +247,7 @@ static tfm_model *open_fast(const reference *ref, const char *dir, tiny_file *fi
     tfm_model *m = NULL;
     tfm_error err;
     sink out = tiny_sink(file);
-    int r = convert(dir, &out, TFM_Q8_0, &err);
+    int r = convert(dir, &out, "q8_0", &err);
     if (!r) r = tfm_model_from_memory(file->data, file->size, NULL, &m, &err);
     check(!r, "%s as q8_0: %s", ref->name, r ? err.msg : "");
     return m;

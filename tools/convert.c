@@ -8,61 +8,7 @@
 #include "checkpoint.h"
 #include "writer.h"
 
-enum { STRIP = 16, CHUNK_BYTES = 1 << 20 };
-
-/* ---- TYPES ----------------------------------------------------------------------------------------------------- */
-
-static const int32_t built_types[] = {TFM_F32, TFM_F16, TFM_BF16, TFM_Q8_0};
-
-int32_t convert_type(const char *name) {
-    if (!strcmp(name, "source")) return CONVERT_SOURCE;
-    const tfm_type_info *info = tfm_type_find(name);
-    for (size_t i = 0; info && i < sizeof built_types / sizeof *built_types; i++)
-        if (built_types[i] == info->type) return info->type;
-    return -2;
-}
-
-const char *convert_type_list(void) { return "source f32 f16 bf16 q8_0"; }
-
-int32_t type_for_columns(int32_t wanted, int64_t cols) {
-    return cols % tfm_type_get(wanted)->block ? TFM_F16 : wanted;
-}
-
-/* ---- STRIPS ---------------------------------------------------------------------------------------------------- */
-
-static size_t align64(size_t n) { return (n + 63) & ~(size_t)63; }
-
-/* A quantised source that changes its type passes through float32: a strip of the source's type, 16 rows of floats. */
-size_t strip_work_bytes(int32_t from, int64_t cols) {
-    return align64(tfm_strip_bytes(from, cols)) + STRIP * (size_t)cols * sizeof(float);
-}
-
-/* Whether a strip of F16 holds an infinity or NaN. */
-static int overflows_f16(const void *strip, int64_t cols) {
-    const unsigned char *bytes = strip;
-    for (size_t i = 0; i < 2 * STRIP * (size_t)cols; i += 2)
-        if ((bytes[i + 1] & 0x7c) == 0x7c) return 1;
-    return 0;
-}
-
-int convert_strip(int32_t to, void *dst, int32_t from, const void *rows, size_t stride, int n_rows, int64_t cols,
-                  void *work) {
-    if (to == from || tfm_type_get(from)->block == 1) {
-        int code = tfm_pack_strip(to, dst, from, rows, stride, n_rows, cols);
-        return !code && to == TFM_F16 && from != TFM_F16 && overflows_f16(dst, cols) ? TFM_ERR_NUMERIC : code;
-    }
-    tfm_tensor strip = {work, from, TFM_TILED, STRIP, cols};
-    float *values = (float *)(void *)((char *)work + align64(tfm_strip_bytes(from, cols)));
-    int code = tfm_pack_strip(from, work, from, rows, stride, n_rows, cols);
-    for (int r = 0; !code && r < n_rows; r++) tfm_tensor_row(&strip, r, values + r * cols);
-    if (code) return code;
-    return convert_strip(to, dst, TFM_F32, values, (size_t)cols * sizeof(float), n_rows, cols, NULL);
-}
-
-const char *strip_error(int code) {
-    if (code == TFM_ERR_NUMERIC) return "a weight is too large for F16 (BF16 holds it)";
-    return "this change of type is not built";
-}
+enum { CHUNK_BYTES = 1 << 20 };
 
 /* ---- THE HEAD -------------------------------------------------------------------------------------------------- */
 
@@ -277,11 +223,11 @@ static int grow_plan(checkpoint *c, plan *p, tfm_error *err) {
     return TFM_OK;
 }
 
-/* The type of a tensor in the file: vectors are F32, routers stay what they are as long as that is a float type. */
-static int32_t type_of_role(const checkpoint *c, const ckpt_tensor *t, int role, int vector, int64_t cols) {
+/* The type of a tensor before a mix is applied: vectors are F32, routers stay what they are as long as that is a float
+ * type. */
+static int32_t type_of_role(const ckpt_tensor *t, int role, int vector) {
     if (vector) return TFM_F32;
-    if (role == TFM_ROLE_ROUTER) return tfm_type_get(t->type)->block == 1 ? t->type : TFM_F32;
-    return type_for_columns(c->options->type == CONVERT_SOURCE ? t->type : c->options->type, cols);
+    return role == TFM_ROLE_ROUTER && tfm_type_get(t->type)->block > 1 ? TFM_F32 : t->type;
 }
 
 /* Adds the tensor of a role, if the description has that role; of an expert, or of none (-1). */
@@ -312,7 +258,7 @@ static int plan_tensor(checkpoint *c, plan *p, int layer, int role, int expert, 
     w->expert = expert;
     w->t.rows = rows;
     w->t.cols = cols;
-    w->t.type = type_of_role(c, t, role, vector, cols);
+    w->t.type = type_of_role(t, role, vector);
     w->t.layout = vector ? TFM_ROWS : TFM_TILED;
     p->items[p->n].from = t;
     p->items[p->n].slice = slice;
@@ -359,18 +305,16 @@ static int check_leftover(const checkpoint *c, const plan *p, tfm_error *err) {
     return TFM_OK;
 }
 
-static void warn_of_fallbacks(const checkpoint *c, const plan *p) {
-    int64_t n = 0;
-    const char *first = NULL;
-    for (int64_t i = 0; i < p->n; i++) {
-        const tfm_tensor *t = &p->weights[i].t;
-        if (c->options->type == CONVERT_SOURCE || t->layout == TFM_ROWS || t->type == c->options->type ||
-            p->weights[i].role == TFM_ROLE_ROUTER) continue;
-        if (!n++) first = p->items[i].from->name;
-    }
-    if (n)
-        checkpoint_warn(c, "%lld tensors become F16: their rows are no multiple of a block of %s: %s%s", (long long)n,
-                        tfm_type_get(c->options->type)->name, first, n > 1 ? ", ..." : "");
+/* Gives each matrix its type, and says what that costs. */
+static void choose_types(const checkpoint *c, plan *p) {
+    mix_report report;
+    if (!c->options->mix) return;
+    mix_apply(c->options->mix, &p->config, p->weights, p->n, c->options->importance != NULL, &report);
+    if (report.n_fallbacks)
+        checkpoint_warn(c, "%lld tensors have rows that a block of their type does not divide: %s; the first is %s",
+                        (long long)report.n_fallbacks, report.text, p->items[report.first_fallback].from->name);
+    if (report.n_again)
+        checkpoint_warn(c, "%lld tensors are quantised in the source already and lose once more", (long long)report.n_again);
 }
 
 /* Where the configuration does not say how wide the feed-forward is, its last matrix does. */
@@ -392,7 +336,7 @@ static int make_plan(checkpoint *c, plan *p, tfm_error *err) {
     for (int layer = -1; layer < p->config.n_layers; layer++)
         for (int role = 1; role < TFM_ROLE_LIMIT; role++)
             if ((code = plan_role(c, p, layer, role, err)) != TFM_OK) return code;
-    warn_of_fallbacks(c, p);
+    choose_types(c, p);
     return check_leftover(c, p, err);
 }
 
@@ -469,11 +413,6 @@ static int stream_vector(stream *s, const plan_item *item, const tfm_tensor *t, 
     return writer_data(s->w, out, (size_t)t->cols * sizeof *values, s->err);
 }
 
-static void *aligned(arena *mem, size_t n) {
-    char *p = arena_alloc(mem, n + 63);
-    return p ? p + ((64 - (uintptr_t)p % 64) & 63) : NULL;
-}
-
 /* n rows of a float type become float32 rows of length 1. */
 static void unit_rows(float *out, const char *raw, int32_t type, int64_t n, int64_t cols) {
     tfm_tensor rows = {raw, type, TFM_ROWS, n, cols};
@@ -486,20 +425,23 @@ static void unit_rows(float *out, const char *raw, int32_t type, int64_t n, int6
 }
 
 /* One chunk of whole strips at a time: read, pack, write. */
-static int stream_matrix(stream *s, const plan_item *item, const tfm_tensor *t, arena *mem) {
+static int stream_matrix(stream *s, const plan_item *item, const tfm_weight *w, arena *mem) {
     const ckpt_tensor *from = item->from;
+    const tfm_tensor *t = &w->t;
+    const strip_threads *threads = &s->c->options->threads;
+    const float *importance = imatrix_of(s->c->options->importance, w);
     const tfm_type_info *type = tfm_type_get(from->type);
     size_t stride = (size_t)(t->cols / type->block) * (size_t)type->block_bytes;
     size_t strip = tfm_strip_bytes(t->type, t->cols);
     int64_t step = (int64_t)(CHUNK_BYTES / (stride * STRIP) + 1) * STRIP;
     if (step > t->rows) step = (t->rows + STRIP - 1) / STRIP * STRIP;
     char *raw = arena_array(mem, (size_t)step, stride);
-    char *packed = aligned(mem, (size_t)(step / STRIP) * strip);
-    char *work = aligned(mem, strip_work_bytes(from->type, t->cols));
+    char *packed = strip_memory(mem, (size_t)(step / STRIP) * strip);
     char *whole = item->slice.columns ? arena_array(mem, (size_t)t->cols, (size_t)from->row_bytes) : raw;
     const int unit = item->slice.unit;
     float *scaled = unit ? arena_array(mem, (size_t)step, (size_t)t->cols * sizeof(float)) : (float *)(void *)raw;
     const int32_t type_now = unit ? TFM_F32 : from->type;
+    char *work = strip_memory(mem, strip_work_bytes(type_now, t->cols, threads));
     const size_t stride_now = unit ? (size_t)t->cols * sizeof(float) : stride;
     if (!raw || !packed || !work || !whole || !scaled) return tool_fail(s->err, TFM_ERR_MEMORY, "out of memory");
     if (item->slice.columns) {
@@ -514,12 +456,10 @@ static int stream_matrix(stream *s, const plan_item *item, const tfm_tensor *t, 
         if (code) return code;
         advance(s, raw, (uint64_t)n * stride);
         if (unit) unit_rows(scaled, raw, from->type, n, t->cols);
-        const char *rows = (const char *)(const void *)scaled;
-        for (int64_t r = 0; !code && r < n; r += STRIP)
-            code = convert_strip(t->type, packed + (size_t)(r / STRIP) * strip, type_now, rows + (size_t)r * stride_now,
-                                 stride_now, (int)(n - r < STRIP ? n - r : STRIP), t->cols, work);
-        if (code)
-            return tool_fail(s->err, code, "tensor %s: %s", from->name, strip_error(code));
+        const strip_job job = {type_now, t->type, n, t->cols, (const char *)(const void *)scaled, stride_now, NULL, 0,
+                               importance, packed, work};
+        code = strips_convert(&job, threads);
+        if (code) return tool_fail(s->err, code, "tensor %s: %s", from->name, strip_error(code, t->type));
         code = writer_data(s->w, packed, (size_t)((n + STRIP - 1) / STRIP) * strip, s->err);
         if (code) return code;
     }
@@ -533,7 +473,7 @@ static int stream_tensors(stream *s) {
         const plan_item *item = &s->p->items[i];
         arena mem = {NULL, 0, 0, 0};
         tfm_hash_feed(&s->c->hash, item->from->name, strlen(item->from->name));
-        code = t->layout == TFM_ROWS ? stream_vector(s, item, t, &mem) : stream_matrix(s, item, t, &mem);
+        code = t->layout == TFM_ROWS ? stream_vector(s, item, t, &mem) : stream_matrix(s, item, &s->p->weights[i], &mem);
         arena_free(&mem);
     }
     return code;
@@ -549,10 +489,10 @@ static const char *form_name(const checkpoint *c) {
 /* Lines "name value": where the file comes from; the same for the same input. */
 static const char *provenance(const checkpoint *c) {
     const convert_options *o = c->options;
-    return arena_printf(c->mem, "source %s\nfamily %s\nsource_hash %016llx\ntool tfm-convert %s\ntype %s\n%s",
+    return arena_printf(c->mem, "source %s\nfamily %s\nsource_hash %016llx\ntool tfm-convert %s\ntype %s\n%s%s",
                         form_name(c), c->family->name, (unsigned long long)tfm_hash_finish(&c->hash), TFM_VERSION,
-                        o->type == CONVERT_SOURCE ? "source" : tfm_type_get(o->type)->name,
-                        o->tokenizer ? "tokenizer given\n" : "");
+                        o->mix ? o->mix->rules : "source",
+                        o->tokenizer ? "tokenizer given\n" : "", o->importance ? "imatrix used\n" : "");
 }
 
 /* tokenizer.json, tokenizer.model, tokenizer.bin or a GGUF, by the first bytes. */

@@ -7,15 +7,16 @@
 #include "c_array.h"
 #include "convert.h"
 #include "families.h"
+#include "quantize_cli.h"
 
 enum { MAX_ALLOWED = 32 };
 
-static const char *const type_names[] = {"source", "f32", "f16", "bf16", "q8_0", NULL};
-static int type, type_given, vocab_only, list_families;
+static quantize_options quantize;
+static int vocab_only, list_families;
 static const char *tokenizer_path, *allowed, *array_name;
 
 static const cli_option option_rows[] = {
-    CLI_CHOICE(0, "type", "T", &type, type_names, NULL, "type of the matrices; source keeps each as it is", &type_given),
+    QUANTIZE_OPTION_ROWS(quantize, NULL),
     CLI_FLAG(0, "vocab-only", &vocab_only, "convert the tokenizer alone; SRC may be a bare tokenizer file"),
     CLI_STRING(0, "tokenizer", "FILE", &tokenizer_path, "the checkpoint's own; tokenizer.bin beside a llama2.c model",
                "tokenizer.json, tokenizer.model, tokenizer.bin or a GGUF to take the tokenizer from", NULL),
@@ -26,7 +27,7 @@ static const cli_option option_rows[] = {
 };
 static const char *const arg_names[] = {"SRC", "OUT.tfm"};
 static const cli command_line = {
-    "tfm-convert", "[--type T] [--vocab-only] [--tokenizer FILE] SRC OUT.tfm\n"
+    "tfm-convert", "[--type T] [--imatrix FILE] [--vocab-only] [--tokenizer FILE] SRC OUT.tfm\n"
     "       tfm-convert --c-array NAME [...] SRC OUT.h\n"
     "       tfm-convert --families",
     "SRC: a Hugging Face directory (config.json, tokenizer files, weights as safetensors or as PyTorch's .bin), or its\n"
@@ -197,6 +198,7 @@ int main(int argc, char **argv) {
     arena mem = {NULL, 0, 0, 0};
     tfm_error err;
     convert_options o;
+    quantize_setup setup;
     int n_args;
     program_start(&argc, &argv);
     int status = cli_parse(&command_line, argc, argv, args, &n_args);
@@ -206,10 +208,9 @@ int main(int argc, char **argv) {
     if (n_args < 2) return cli_wrong(&command_line, "missing argument %s", arg_names[n_args]);
     if (array_name && !c_array_name_ok(array_name))
         return cli_wrong(&command_line, "--c-array %s: no name of a C array", array_name);
-    if (vocab_only && type_given) return cli_wrong(&command_line, "--type has nothing to do with --vocab-only");
+    if (vocab_only && quantize.type_given) return cli_wrong(&command_line, "--type has nothing to do with --vocab-only");
     if (!strcmp(args[1], "-")) return cli_wrong(&command_line, "OUT.tfm: - is no file; the output is not written to stdout");
     memset(&o, 0, sizeof o);
-    o.type = convert_type(type_names[type]);
     o.vocab_only = vocab_only;
     o.allow_unknown = keys;
     if (allowed) {
@@ -217,11 +218,16 @@ int main(int argc, char **argv) {
         if (n < 0) return cli_wrong(&command_line, "--allow-unknown: more than %d keys", MAX_ALLOWED);
         o.n_allow_unknown = (size_t)n;
     }
+    int code = quantize_setup_open(&setup, &quantize, &err);
     progress_begin(&bar, "converting", 1);
+    o.mix = setup.mix;
+    o.importance = setup.importance;
+    o.threads = setup.threads;
     o.user = &bar;
     o.progress = on_progress;
-    int code = run(args[0], args[1], &o, &mem, &err);
+    if (!code) code = run(args[0], args[1], &o, &mem, &err);
     progress_end(&bar);
+    quantize_setup_close(&setup);
     arena_free(&mem);
     return program_end(code ? tool_error("%s", err.msg) : 0);
 }

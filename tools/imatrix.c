@@ -1,0 +1,247 @@
+/* imatrix.c - see imatrix.h. In the file, NAME.in_sum2 holds sums of squares and NAME.counts how many rows were added. */
+#include "imatrix.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "gguf.h"
+
+static const char sums_suffix[] = ".in_sum2", counts_suffix[] = ".counts";
+
+/* ---- READING ---------------------------------------------------------------------------------------------------- */
+
+static int fail(const gguf *g, const char *tensor, const char *why, tfm_error *err) {
+    return tool_fail(err, TFM_ERR_FORMAT, "%s: %s: %s", g->src.name, tensor, why);
+}
+
+/* All of a tensor of F32. */
+static int read_floats(const gguf *g, const gguf_tensor *t, float *out, tfm_error *err) {
+    const int code = gguf_read_rows(g, t, 0, (size_t)gguf_n_rows(t), out, err);
+    for (int64_t i = 0; !code && i < t->n_elements; i++) out[i] = load_f32(out + i);
+    return code;
+}
+
+/* Sums become means. Inputs that never were active still count a little: another text may use them. */
+static int finish_row(float *row, int64_t cols, float count) {
+    double total = 0;
+    for (int64_t i = 0; i < cols; i++) {
+        row[i] = count > 0 ? row[i] / count : 1;
+        if (!(row[i] >= 0 && row[i] < 1e30f)) return -1;
+        total += (double)row[i];
+    }
+    const float least = total > 0 ? (float)(total / (double)cols * 1e-6) : 1;
+    for (int64_t i = 0; i < cols; i++) row[i] = row[i] > least ? row[i] : least;
+    return 0;
+}
+
+static int read_entry(const gguf *g, const gguf_tensor *sums, imatrix_entry *e, arena *mem, tfm_error *err) {
+    const size_t n_name = strlen(sums->name) - (sizeof sums_suffix - 1);
+    const char *name = arena_strndup(mem, sums->name, n_name);
+    const char *counts_name = arena_printf(mem, "%.*s%s", (int)n_name, sums->name, counts_suffix);
+    const gguf_tensor *counts = counts_name ? gguf_find_tensor(g, counts_name) : NULL;
+    if (!name || !counts_name) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    e->name = name;
+    e->cols = sums->dims[0];
+    e->n = sums->n_elements / sums->dims[0];
+    if (sums->type->id != GGML_F32) return fail(g, sums->name, "is not F32", err);
+    if (!counts || counts->type->id != GGML_F32 || counts->n_elements != e->n)
+        return fail(g, counts_name, "is missing or has another shape", err);
+    float *count = arena_array(mem, (size_t)e->n, sizeof *count);
+    e->values = arena_array(mem, (size_t)sums->n_elements, sizeof *e->values);
+    if (!e->values || !count) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    int code = read_floats(g, sums, e->values, err);
+    if (!code) code = read_floats(g, counts, count, err);
+    for (int64_t i = 0; !code && i < e->n; i++)
+        if (finish_row(e->values + i * e->cols, e->cols, count[i])) code = fail(g, sums->name, "is no sum of squares", err);
+    return code;
+}
+
+int imatrix_read(imatrix *m, const source *src, arena *mem, tfm_error *err) {
+    gguf *g = arena_alloc(mem, sizeof *g);
+    if (!g) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    int code = gguf_open(g, src, mem, err);
+    m->n = 0;
+    m->entries = code ? NULL : arena_array(mem, g->n_tensors + 1, sizeof *m->entries);
+    if (!code && !m->entries) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    for (size_t i = 0; !code && i < g->n_tensors; i++) {
+        const size_t n = strlen(g->tensors[i].name), suffix = sizeof sums_suffix - 1;
+        if (n <= suffix || strcmp(g->tensors[i].name + n - suffix, sums_suffix)) continue;
+        code = read_entry(g, &g->tensors[i], &m->entries[m->n++], mem, err);
+    }
+    if (!code && !m->n) code = tool_fail(err, TFM_ERR_FORMAT, "%s: holds no importance matrix", src->name);
+    return code;
+}
+
+const float *imatrix_of(const imatrix *m, const tfm_weight *w) {
+    char name[64];
+    tfm_weight_name(w->stack, w->layer, w->role, -1, name, sizeof name);
+    for (size_t i = 0; m && i < m->n; i++) {
+        const imatrix_entry *e = &m->entries[i];
+        if (strcmp(e->name, name) || e->cols != w->t.cols || (w->expert < 0 ? 0 : w->expert) >= e->n) continue;
+        return e->values + (w->expert < 0 ? 0 : w->expert) * e->cols;
+    }
+    return NULL;
+}
+
+/* ---- COLLECTING ------------------------------------------------------------------------------------------------- */
+
+/* What the trace calls the inputs, and the matrices that take them. */
+enum { MOST_TAKERS = 3 };
+static const struct { const char *name; int32_t takers[MOST_TAKERS]; } inputs[] = {
+    {"attn_norm", {TFM_ROLE_Q, TFM_ROLE_K, TFM_ROLE_V}},
+    {"attn", {TFM_ROLE_O, 0, 0}},
+    {"ffn_norm", {TFM_ROLE_GATE, TFM_ROLE_UP, 0}},
+    {"ffn_act", {TFM_ROLE_DOWN, 0, 0}}};
+enum { N_INPUTS = sizeof inputs / sizeof *inputs };
+
+typedef struct input_sum { float *squares; int64_t cols, count; } input_sum;
+
+struct collector {
+    const tfm_model *model;
+    int32_t n_layers;
+    input_sum *sums; /* [n_layers][N_INPUTS] */
+    int failed;
+};
+
+collector *collector_new(const tfm_model *model) {
+    collector *c = calloc(1, sizeof *c);
+    if (!c) return NULL;
+    c->model = model;
+    c->n_layers = tfm_model_config_of(model)->n_layers;
+    c->sums = calloc((size_t)c->n_layers * N_INPUTS + 1, sizeof *c->sums);
+    if (c->sums) return c;
+    free(c);
+    return NULL;
+}
+
+void collector_free(collector *c) {
+    if (!c) return;
+    for (int32_t i = 0; i < c->n_layers * (int32_t)N_INPUTS; i++) free(c->sums[i].squares);
+    free(c->sums);
+    free(c);
+}
+
+void collector_trace(void *user, const char *name, int32_t layer, const float *data, int64_t rows, int64_t cols) {
+    collector *c = user;
+    for (size_t k = 0; layer >= 0 && layer < c->n_layers && k < N_INPUTS; k++) {
+        input_sum *s = &c->sums[(size_t)layer * N_INPUTS + k];
+        if (strcmp(name, inputs[k].name)) continue;
+        if (!s->squares) s->squares = calloc((size_t)cols, sizeof *s->squares);
+        if (!s->squares || (s->cols && s->cols != cols)) {
+            c->failed = 1;
+            return;
+        }
+        s->cols = cols;
+        s->count += rows;
+        for (int64_t r = 0; r < rows; r++)
+            for (int64_t i = 0; i < cols; i++) s->squares[i] += data[r * cols + i] * data[r * cols + i];
+    }
+}
+
+/* ---- WRITING ---------------------------------------------------------------------------------------------------- */
+
+/* Bytes of a GGUF in the making; `bad` once memory is short. */
+typedef struct growing { unsigned char *bytes; size_t n, room; int bad; } growing;
+
+static void put(growing *g, const void *bytes, size_t n) {
+    unsigned char *grown = g->bad ? NULL : array_grow(g->bytes, &g->room, g->n + n, 1);
+    g->bad |= !grown;
+    if (!grown) return;
+    g->bytes = grown;
+    memcpy(grown + g->n, bytes, n);
+    g->n += n;
+}
+
+static void put_number(growing *g, uint64_t v, int n) {
+    unsigned char b[8];
+    for (int i = 0; i < n; i++) b[i] = (unsigned char)(v >> (8 * i));
+    put(g, b, (size_t)n);
+}
+
+static void put_text(growing *g, const char *s) {
+    put_number(g, strlen(s), 8);
+    put(g, s, strlen(s));
+}
+
+static void put_float(growing *g, float x) {
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    put_number(g, bits, 4);
+}
+
+static void pad32(growing *g) {
+    while (!g->bad && g->n % 32) put_number(g, 0, 1);
+}
+
+/* Directory entry and data of one tensor, F32 [cols]. */
+static void put_tensor(growing *info, growing *data, const char *name, const char *suffix, const float *values,
+                       int64_t cols) {
+    char full[96];
+    snprintf(full, sizeof full, "%s%s", name, suffix);
+    put_text(info, full);
+    put_number(info, 2, 4);
+    put_number(info, (uint64_t)cols, 8);
+    put_number(info, 1, 8);
+    put_number(info, GGML_F32, 4);
+    put_number(info, data->n, 8);
+    for (int64_t i = 0; i < cols; i++) put_float(data, values[i]);
+    pad32(data);
+}
+
+static uint64_t put_tensors(const collector *c, growing *info, growing *data) {
+    uint64_t n = 0;
+    for (int32_t i = 0; i < c->n_layers * (int32_t)N_INPUTS; i++) {
+        const input_sum *s = &c->sums[i];
+        const int32_t layer = i / (int32_t)N_INPUTS;
+        for (int k = 0; s->count && k < MOST_TAKERS; k++) {
+            const int32_t role = inputs[i % (int32_t)N_INPUTS].takers[k];
+            const tfm_tensor t = role ? tfm_model_tensor(c->model, layer, role) : tfm_model_tensor(c->model, -1, 0);
+            const float count = (float)s->count;
+            char name[64];
+            if (!t.data || t.cols != s->cols) continue;
+            tfm_weight_name(TFM_STACK_DECODER, layer, role, -1, name, sizeof name);
+            put_tensor(info, data, name, sums_suffix, s->squares, s->cols);
+            put_tensor(info, data, name, counts_suffix, &count, 1);
+            n += 2;
+        }
+    }
+    return n;
+}
+
+static void put_head(growing *g, uint64_t n_tensors, const char *dataset, int64_t chunks, int64_t size) {
+    put(g, "GGUF", 4);
+    put_number(g, 3, 4);
+    put_number(g, n_tensors, 8);
+    put_number(g, 4, 8); /* values */
+    put_text(g, "general.type");
+    put_number(g, GGUF_STRING, 4);
+    put_text(g, "imatrix");
+    put_text(g, "imatrix.datasets");
+    put_number(g, GGUF_ARRAY, 4);
+    put_number(g, GGUF_STRING, 4);
+    put_number(g, 1, 8);
+    put_text(g, dataset);
+    put_text(g, "imatrix.chunk_count");
+    put_number(g, GGUF_U32, 4);
+    put_number(g, (uint64_t)chunks, 4);
+    put_text(g, "imatrix.chunk_size");
+    put_number(g, GGUF_U32, 4);
+    put_number(g, (uint64_t)size, 4);
+}
+
+int collector_write(const collector *c, sink *out, const char *dataset, int64_t chunks, int64_t size, tfm_error *err) {
+    growing head = {NULL, 0, 0, 0}, info = head, data = head;
+    const uint64_t n = put_tensors(c, &info, &data);
+    put_head(&head, n, dataset, chunks, size);
+    put(&head, info.bytes, info.n);
+    pad32(&head);
+    int code = TFM_OK;
+    if (c->failed || head.bad || info.bad || data.bad) code = tool_fail(err, TFM_ERR_MEMORY, "no memory for the sums");
+    else if (!n) code = tool_fail(err, TFM_ERR_UNSUPPORTED, "the model has no inputs that can be observed");
+    if (!code) code = sink_write(out, 0, head.bytes, head.n, err);
+    if (!code) code = sink_write(out, head.n, data.bytes, data.n, err);
+    free(head.bytes);
+    free(info.bytes);
+    free(data.bytes);
+    return code;
+}
