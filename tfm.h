@@ -10309,7 +10309,7 @@ static const tfm_kernels FN(kernels) = {
 
 /* ====================================================================================================================
    [D] HISTORY AND LICENCE
-   next   types IQ4_NL, IQ4_XS and MXFP4
+   next   types IQ4_NL, IQ4_XS and MXFP4; tfm_pack_block, tfm_from_f16, tfm_to_f16 for quantisers of one's own
    0.1.0  first version: dense decoders; byte-level and SentencePiece BPE; scalar, AVX2, AVX-VNNI, AVX-512, NEON and
           WebAssembly passes, AMX by name
 

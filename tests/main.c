@@ -52,6 +52,8 @@
     ROW(chat_limits) \
     ROW(chat_damage) \
     ROW(sampler) \
+    ROW(quantize) \
+    ROW(mix) \
     ROW(convert_config) \
     ROW(convert_head) \
     ROW(convert_directory) \

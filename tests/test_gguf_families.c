@@ -187,7 +187,6 @@ static void convert_and_check(gguf_file *g) {
     source src = source_memory(g->what, g->file.data, g->file.size);
     convert_options options;
     memset(&options, 0, sizeof options);
-    options.type = CONVERT_SOURCE;
     options.warn = ignore_warning;
     int r = convert_file(&src, &out, &options, &err);
     if (!r) r = tfm_model_from_memory(out_bytes.data, out_bytes.size, NULL, &m, &err);

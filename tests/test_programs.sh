@@ -63,7 +63,7 @@ json() { sed -n "s/.*\"$1\": \"*\\([^,\"}]*\\).*/\\1/p" "$OUT" | head -n 1; } # 
 
 # ---- the command line, without a model -------------------------------------------------------------------------------
 
-for p in generate chat tfm-convert tfm-eval tfm-inspect tfm-bench tfm-tokenize; do
+for p in generate chat tfm-convert tfm-quantize tfm-eval tfm-inspect tfm-bench tfm-tokenize; do
     run 0 $p --help
     expect "no usage on stdout" grep -q "^usage: $p " "$OUT"
     expect "--help writes to stderr" empty "$ERR"
@@ -330,6 +330,37 @@ head -n 1 "$OUT" > "$WORK/b"
 expect "--chunk changes the perplexity" cmp "$WORK/a" "$WORK/b"
 fails 1 "$WORK/prompt" tfm-eval "$MODEL" --ppl "$WORK/prompt"
 done_with "tfm-eval: perplexity"
+
+# ---- tfm-quantize ----------------------------------------------------------------------------------------------------
+
+run 0 tfm-quantize "$MODEL" "$WORK/q1.tfm" --type q4_k_m -t 1
+run 0 tfm-quantize "$MODEL" "$WORK/q4.tfm" --type q4_k -t 4
+expect "the number of threads changes bytes" cmp "$WORK/q1.tfm" "$WORK/q4.tfm"
+run 0 tfm-inspect "$WORK/q1.tfm" --verify
+run 0 tfm-eval "$WORK/q1.tfm" --ppl "$WORK/long" -c 32 --chunks 2
+head -n 1 "$OUT" > "$WORK/a"
+run 0 tfm-eval "$MODEL" --ppl "$WORK/long" -c 32 --chunks 2 --imatrix "$WORK/imatrix"
+expect "no GGUF" test "$(head -c 4 "$WORK/imatrix")" = GGUF
+run 0 tfm-quantize "$MODEL" "$WORK/q4.tfm" --type q4_k_m --imatrix "$WORK/imatrix"
+run 0 tfm-eval "$WORK/q4.tfm" --ppl "$WORK/long" -c 32 --chunks 2
+head -n 1 "$OUT" > "$WORK/b"
+expect "an importance matrix changes nothing" sh -c "! cmp -s '$WORK/a' '$WORK/b'"
+run 0 tfm-quantize "$MODEL" "$WORK/f32.tfm" --type f32
+run 0 tfm-eval "$MODEL" --ids "$IDS" --logits "$WORK/logits"
+run 0 tfm-eval "$WORK/f32.tfm" --ids "$IDS" --logits "$WORK/logits2"
+expect "float32 changes logits" cmp "$WORK/logits" "$WORK/logits2"
+done_with "tfm-quantize: mixes, importance"
+
+fails 2 "missing" tfm-quantize "$MODEL" "$WORK/never"
+fails 2 "q9_k" tfm-quantize "$MODEL" "$WORK/never" --type q9_k
+fails 2 "source" tfm-quantize "$MODEL" "$WORK/never" --type source
+fails 1 "the source itself" tfm-quantize "$MODEL" "$MODEL" --type q8_0
+fails 1 "$WORK/text.tfm" tfm-quantize "$WORK/text.tfm" "$WORK/never" --type q8_0
+fails 1 "$WORK/text.tfm" tfm-quantize "$MODEL" "$WORK/never" --type q8_0 --imatrix "$WORK/text.tfm"
+fails 2 "goes with --ppl" tfm-eval "$MODEL" --ids 1 --greedy 1 --imatrix "$WORK/never"
+fails 1 "$WORK/none/x" tfm-eval "$MODEL" --ppl "$WORK/long" -c 32 --chunks 1 --imatrix "$WORK/none/x"
+expect "a file of a failed run" test ! -e "$WORK/never"
+done_with "tfm-quantize: errors"
 
 # ---- tfm-inspect, tfm-bench ------------------------------------------------------------------------------------------
 

@@ -72,7 +72,7 @@ int checkpoint_open_llama2c(checkpoint *c, const source *src, tfm_error *err) {
     if (!code) code = source_read(src, 0, header, n, err);
     if (code) return code;
     tfm_hash_feed(&c->hash, header, n);
-    if (m->version == 2 && c->options->type == CONVERT_SOURCE)
+    if (m->version == 2 && !c->options->mix)
         checkpoint_warn(c, "%s: int8 with a float32 scale for every %lld becomes F32 (--type q8_0 keeps it small, with "
                         "scales of its own)", src->name, (long long)m->group);
     return TFM_OK;

@@ -7,6 +7,7 @@
  */
 #include "quantize.h"
 
+#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -123,7 +124,7 @@ static moments moments_of(const float *code, const float *x, const float *w, int
 }
 
 static float scale_of(moments m) { return m.ll > 0 ? m.xl / m.ll : 0; }
-static int explains_more(moments a, moments b) { return a.ll > 0 && a.xl * a.xl * b.ll > b.xl * b.xl * a.ll; }
+static int explains_more(moments a, moments b) { return a.ll > 0 && a.xl * a.xl > scale_of(b) * b.xl * a.ll; }
 
 static void round_all(float *code, const float *x, int n, float factor, float low, float high) {
     for (int i = 0; i < n; i += LANES)
@@ -224,8 +225,12 @@ static void linear_sums(const float *code, const float *x, const float *w, int n
     *xl = m.xl;
 }
 
+static void shift(float *out, const float *x, int n, float low) {
+    for (int i = 0; i < n; i++) out[i] = x[i] - low;
+}
+
 /* Codes 0 .. top above a minimum that is not positive: x = scale * code - *minimum. For each trial the codes, then scale
- * and minimum by least squares. */
+ * and minimum by least squares; the trials that follow start from the best minimum so far. */
 static float fit_minimum(float *code, float *minimum, const float *x, const float *w, int n, float top, trials t,
                          int squares) {
     float low = x[0], high = x[0], trial[MAX_FIT] = { 0 }, shifted[MAX_FIT] = { 0 }, wx[MAX_FIT] = { 0 };
@@ -237,15 +242,15 @@ static float fit_minimum(float *code, float *minimum, const float *x, const floa
     memset(code, 0, sizeof *code * (size_t)n);
     *minimum = -low;
     if (!(high > low)) return 0;
-    for (int i = 0; i < n; i++) shifted[i] = x[i] - low;
     for (int i = 0; i < n; i++) wx[i] = w[i] * x[i];
     float scale = 1 / (top / (high - low));
-    const float sum_w = sum_of(w, n), sum_x = sum_of(wx, n), range = high - low;
-    round_all(code, shifted, n, top / range, 0, top);
+    const float sum_w = sum_of(w, n), sum_x = sum_of(wx, n);
+    shift(shifted, x, n, low);
+    round_all(code, shifted, n, top / (high - low), 0, top);
     float least = missed(code, x, w, n, scale, low, squares);
     for (int i = 0; i <= t.count; i++) {
         float l, ll, xl;
-        round_all(trial, shifted, n, (t.first + t.step * (float)i + top) / range, 0, top);
+        round_all(trial, shifted, n, (t.first + t.step * (float)i + top) / (high - low), 0, top);
         linear_sums(trial, x, w, n, &l, &ll, &xl);
         const float det = sum_w * ll - l * l;
         if (!(det > 0)) continue;
@@ -259,7 +264,9 @@ static float fit_minimum(float *code, float *minimum, const float *x, const floa
         memcpy(code, trial, sizeof *code * (size_t)n);
         least = error;
         scale = s;
+        low = m;
         *minimum = -m;
+        shift(shifted, x, n, low);
     }
     return scale;
 }
@@ -322,31 +329,21 @@ static void weigh(work *k) {
     }
 }
 
-/* Symmetric codes without importance: the peak's code is the lowest. The product is exact in double, where a fused sum
- * would change nothing. */
-static void plain_scale(work *k) {
-    const int low = -k->s->top - 1;
-    const float d = peak_of(k->x, k->block) / (float)low, inverse = d != 0 ? 1 / d : 0;
-    k->scale[0] = d;
-    for (int i = 0; i < k->block; i++) {
-        const double v = (double)k->x[i] * (double)inverse + ((double)-low + 0.5), most = (double)(k->s->top - low);
-        k->code[i] = (float)(int)(!(v > 0) ? 0 : v < most ? v : most) + (float)low;
-    }
-}
-
-/* Codes from the minimum on, without importance. */
-static void plain_minimum(work *k) {
-    float low = k->x[0], high = k->x[0];
+/* One scale without importance: the peak becomes the lowest code, or the range is cut into equal steps; halves go up. */
+static void plain_codes(work *k) {
+    const float low = k->s->minimum ? 0 : (float)(-k->s->top - 1), most = (float)k->s->top - low;
+    float least = k->x[0], highest = k->x[0];
     for (int i = 1; i < k->block; i++) {
-        low = k->x[i] < low ? k->x[i] : low;
-        high = k->x[i] > high ? k->x[i] : high;
+        least = k->x[i] < least ? k->x[i] : least;
+        highest = k->x[i] > highest ? k->x[i] : highest;
     }
-    const float d = (high - low) / (float)k->s->top, inverse = d != 0 ? 1 / d : 0, most = (float)k->s->top;
+    const float d = k->s->minimum ? (highest - least) / most : peak_of(k->x, k->block) / low;
+    const float inverse = d != 0 ? 1 / d : 0, start = k->s->minimum ? least : 0;
     k->scale[0] = d;
-    k->minimum[0] = -low;
+    k->minimum[0] = -least;
     for (int i = 0; i < k->block; i++) {
-        const float v = (k->x[i] - low) * inverse + 0.5f;
-        k->code[i] = (float)(int)(!(v > 0) ? 0 : v < most ? v : most);
+        const float v = (k->x[i] - start) * inverse + (0.5f - low);
+        k->code[i] = (float)(int)(!(v > 0) ? 0 : v < most ? v : most) + low;
     }
 }
 
@@ -401,8 +398,7 @@ static void put_codes(work *k) {
 
 static void encode_plain(work *k) {
     if (k->importance) fit_block(k);
-    else if (k->s->minimum) plain_minimum(k);
-    else plain_scale(k);
+    else plain_codes(k);
     k->out->d = tfm_to_f16(k->scale[0]);
     k->out->m = k->s->minimum ? tfm_to_f16(-k->minimum[0]) : 0;
     put_codes(k);
@@ -472,14 +468,11 @@ static void encode_exponent(work *k) {
 
 /* ---- STRIPS ----------------------------------------------------------------------------------------------------- */
 
-static int all_finite(const float *x, int64_t n) {
-    uint32_t all = 0;
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t bits;
-        memcpy(&bits, x + i, sizeof bits);
-        all |= (bits & 0x7fffffffu) + 0x00800000u; /* the exponent of infinities and NaN overflows */
-    }
-    return !(all >> 31);
+/* Whether all are numbers no larger than `most`. */
+static int all_within(const float *x, int64_t n, float most) {
+    int within = 1;
+    for (int64_t i = 0; i < n; i++) within &= magnitude(x[i]) <= most;
+    return within;
 }
 
 static int is_finite_f16(uint16_t h) { return (h & 0x7c00) != 0x7c00; }
@@ -516,7 +509,7 @@ int quantize_strip(int32_t type, void *strip, const float *values, int n_rows, i
     int code = TFM_OK;
     if (!quantize_knows(type)) return TFM_ERR_UNSUPPORTED;
     if (!bytes) return TFM_ERR_ARG;
-    if (!all_finite(values, n_rows * cols)) return TFM_ERR_NUMERIC;
+    if (!all_within(values, n_rows * cols, s && s->fit == FIT_EXPONENT ? FLT_MAX : 65504.0f)) return TFM_ERR_NUMERIC;
     if (type == TFM_Q8_0) return tfm_pack_strip(type, strip, TFM_F32, values, (size_t)cols * sizeof *values, n_rows, cols);
     memset(strip, 0, bytes);
     for (int r = 0; !code && r < n_rows; r++) code = quantize_row(s, strip, r, values + r * cols, cols, importance);

@@ -159,7 +159,7 @@ static int run_file(const char *path, sink *out, convert_options *o, tfm_error *
     source src;
     int code = source_open_file(&src, path, err);
     if (code) return code;
-    if (array_name && o->type == CONVERT_SOURCE && is_model(&src)) code = copy_model(&src, out, err);
+    if (array_name && !o->mix && is_model(&src)) code = copy_model(&src, out, err);
     else code = convert_beside(&src, path, out, o, err);
     source_close_file(&src);
     return code;

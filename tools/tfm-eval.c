@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "imatrix.h"
 #include "run.h"
 
 #define LOGITS_MOST ((int64_t)64 << 20) /* bytes of logits kept at a time, unless --chunk says otherwise */
@@ -15,7 +16,7 @@
 #define PPL_TEXT_MOST ((uint64_t)1 << 30)
 
 static run_options options = RUN_EXACT;
-static const char *ids_text, *logits_path, *hidden_path, *trace_path, *ppl_path;
+static const char *ids_text, *logits_path, *hidden_path, *trace_path, *ppl_path, *imatrix_path;
 static int64_t n_greedy, rope_len, n_chunks;
 static int fast;
 
@@ -32,6 +33,8 @@ static const cli_option option_rows[] = {
     CLI_GROUP("Perplexity"),
     CLI_STRING(0, "ppl", "FILE", &ppl_path, NULL, "of a text, in chunks of -c positions (default 512); also nll, log Z", NULL),
     CLI_INT(0, "chunks", "K", &n_chunks, 1, INT32_MAX, "all", "stop after K chunks", NULL),
+    CLI_STRING(0, "imatrix", "OUT", &imatrix_path, NULL, "also write the importance matrix of the text,\n"
+               "for tfm-quantize and tfm-convert (a GGUF as llama-imatrix writes it)", NULL),
     RUN_OPTION_ROWS(options, "as many as needed"),
     CLI_INT(0, "chunk", "N", &options.batch, 1, INT32_MAX, "", "the same as --batch N", NULL),
     CLI_FLAG(0, "fast", &fast, "run as generate does: --kv f16 --act q8"),
@@ -40,7 +43,7 @@ static const cli_option option_rows[] = {
 static const char *const arg_names[] = { "MODEL" };
 static const cli command_line = {
     "tfm-eval", "MODEL --ids LIST|- [--logits OUT] [--greedy N] [--hidden OUT] [--trace DIR]\n"
-    "       tfm-eval MODEL --ppl FILE [--ctx 512] [--chunks K]",
+    "       tfm-eval MODEL --ppl FILE [--ctx 512] [--chunks K] [--imatrix OUT]",
     "Shows the numbers behind the text. The default is the exact path.", option_rows, 1, 1, arg_names
 };
 
@@ -431,7 +434,8 @@ static int score_chunk(run *r, const int32_t *ids, score *s)
     return CLI_GO_ON;
 }
 
-static int score_text(run *r, id_list *list)
+/* Scores the text; *n_scored are the chunks. */
+static int score_text(run *r, id_list *list, int64_t *n_scored)
 {
     const int64_t ctx = r->setup.n_ctx, all = list->n / ctx;
     const int64_t chunks = n_chunks && n_chunks < all ? n_chunks : all;
@@ -440,6 +444,7 @@ static int score_text(run *r, id_list *list)
     progress p;
     int64_t c;
     int status = CLI_GO_ON;
+    *n_scored = chunks;
     progress_begin(&p, "perplexity", 0);
     for (c = 0; c < chunks && status == CLI_GO_ON; c++) {
         progress_update(&p, (uint64_t)c, (uint64_t)chunks);
@@ -470,10 +475,29 @@ static int encode_file(const run *r, const char *path, id_list *out)
     return out->ids ? CLI_GO_ON : tool_error("%s: %s", path, err.msg);
 }
 
+/* Scores the text, and writes its importance matrix if `seen` collects one. The file is there before the figures are. */
+static int score_and_collect(run *r, id_list *list, const collector *seen)
+{
+    sink out;
+    tfm_error err;
+    int64_t chunks;
+    int status;
+    if (!seen) return score_text(r, list, &chunks);
+    if (run_open_output(r, &out, imatrix_path, &err)) return tool_error("%s", err.msg);
+    status = score_text(r, list, &chunks);
+    if (status == CLI_GO_ON && (collector_write(seen, &out, ppl_path, chunks, r->setup.n_ctx, &err) ||
+                                sink_commit(&out, &err)))
+        status = tool_error("%s: %s", imatrix_path, err.msg);
+    sink_discard(&out);
+    return status;
+}
+
 static int eval_perplexity(run *r)
 {
     id_list list;
+    collector *seen = imatrix_path ? collector_new(r->model) : NULL;
     int status = encode_file(r, ppl_path, &list);
+    if (imatrix_path && !seen) status = tool_error("no memory for the importance matrix");
     if (status == CLI_GO_ON) {
         if (!options.ctx) r->setup.n_ctx = r->config->n_ctx < 512 ? r->config->n_ctx : 512;
         if (r->setup.n_ctx < 4) status = cli_wrong(&command_line, "--ppl: -c %d is too short", (int)r->setup.n_ctx);
@@ -484,10 +508,13 @@ static int eval_perplexity(run *r)
     if (status == CLI_GO_ON) {
         r->setup.want = TFM_WANT_ALL;
         r->setup.rope_len = rope_len;
+        r->setup.trace_user = seen;
+        if (seen) r->setup.trace = collector_trace;
         set_batch(r);
         status = run_start(r);
     }
-    if (status == CLI_GO_ON) status = score_text(r, &list);
+    if (status == CLI_GO_ON) status = score_and_collect(r, &list, seen);
+    collector_free(seen);
     free(list.ids);
     return status;
 }
@@ -506,6 +533,7 @@ int main(int argc, char **argv)
     if (ids_text && n_chunks) return cli_wrong(&command_line, "--chunks goes with --ppl");
     if (ppl_path && (logits_path || hidden_path || trace_path || n_greedy))
         return cli_wrong(&command_line, "--ppl stands alone, without --logits, --hidden, --trace and --greedy");
+    if (imatrix_path && !ppl_path) return cli_wrong(&command_line, "--imatrix goes with --ppl");
     if (logits_path && hidden_path && strcmp(logits_path, hidden_path) == 0)
         return cli_wrong(&command_line, "--logits and --hidden need two files");
     if (fast && !options.kv_given) options.kv = TFM_KV_F16 - 1;
