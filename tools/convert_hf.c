@@ -575,10 +575,10 @@ static int add_tensors(checkpoint *c, hf_reader *r, tfm_error *err) {
     for (size_t i = 0; !code && i < r->packed.n; i++) code = add_packed(c, &r->packed.list[i], st->n_tensors + i, err);
     for (size_t i = 0; !code && i < st->n_tensors; i++)
         if (!used[i]) code = add_stored(c, &st->tensors[i], i, err);
-    const mix *mix = c->options->mix;
+    const mix *types = c->options->mix;
     if (!code && r->packed.n)
         checkpoint_warn(c, "%s: %zu matrices of \"%s\" become float32%s", c->file, r->packed.n, r->packed.scheme.method,
-                        !mix || mix->type == TFM_F32
+                        !types || types->type == TFM_F32
                             ? ", the same values in more bytes (another --type makes them small)"
                             : " and then what --type says: its loss comes on top of theirs");
     return code;
