@@ -135,7 +135,7 @@ compilers:
 	@sh tests/test_dropin.sh $(BUILD)/dropin
 
 CLANG = clang-16
-FUZZERS = tfm gguf safetensors checkpoint
+FUZZERS = tfm gguf safetensors checkpoint chat
 # The scalar pass: the others read the same places, and clang needs minutes for them under these flags.
 FUZZ_CFLAGS = -g -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -DTFM_FUZZING -DTFM_NO_SIMD
 

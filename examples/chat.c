@@ -2,7 +2,7 @@
  *
  *     chat MODEL [--system TEXT]
  *
- * A line on stdin is what the user says (a line that ends in \ goes on in the next), stdout gets the answer as it is made.
+ * A line on stdin is what the user says (one that ends in \ goes on in the next), stdout gets the answer as it is made.
  * Ctrl-C stops an answer; an empty stdin ends the program. With a pipe for stdin it answers line after line.
  *
  * The conversation is kept as turns. For each answer all of it is written in the model's chat format and turned into
@@ -217,7 +217,8 @@ static int32_t *encode_conversation(conversation *c, int64_t *n, tfm_error *err)
 static void print_figures(const conversation *c)
 {
     if (!show_figures) return;
-    fprintf(stderr, "reused %lld, evaluated %lld, generated %lld tokens, %.2f s, context %lld of %d\n", (long long)c->reused,
+    fprintf(stderr, "reused %lld, evaluated %lld, generated %lld tokens, %.2f s, context %lld of %d\n",
+            (long long)c->reused,
             (long long)c->evaluated, (long long)c->generated, c->seconds, (long long)tfm_session_length(c->r.session),
             (int)c->r.setup.n_ctx);
 }

@@ -99,7 +99,8 @@ static int encode_prompt(generation *g, const char *text, size_t size)
 {
     const run *r = &g->r;
     tfm_error err;
-    int32_t *ids = chat ? encode_chat(r, text, size, &g->n_prompt, &err) : run_encode(r, text, size, 0, &g->n_prompt, &err);
+    int32_t *ids = chat ? encode_chat(r, text, size, &g->n_prompt, &err)
+                        : run_encode(r, text, size, 0, &g->n_prompt, &err);
     int status = CLI_GO_ON;
     if (!ids) return tool_error("the prompt: %s", err.msg);
     g->ids = (int32_t *)calloc((size_t)r->setup.n_ctx + 1, sizeof *g->ids);

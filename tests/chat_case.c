@@ -33,11 +33,13 @@ int chat_case_render(arena *a, const json *c, jinja_output *out, tfm_error *err)
     jinja_options options;
     int64_t now = 0;
     memset(&options, 0, sizeof options);
-    if (!json_is(text, JSON_STRING) || json_int_or(c, "now", 0, &now, err)) return tool_fail(err, TFM_ERR_ARG, "no template");
+    if (!json_is(text, JSON_STRING) || json_int_or(c, "now", 0, &now, err))
+        return tool_fail(err, TFM_ERR_ARG, "no template");
     options.now = now;
     const jinja *t = jinja_parse("template", text->u.text, text->count, a, err);
     if (!t) return TFM_ERR_FORMAT;
-    return jinja_render(t, json_is(vars, JSON_OBJECT) ? chat_case_value(a, vars) : jinja_new_dict(a), &options, a, out, err);
+    return jinja_render(t, json_is(vars, JSON_OBJECT) ? chat_case_value(a, vars) : jinja_new_dict(a), &options, a, out,
+                        err);
 }
 
 int chat_case_build(arena *a, const json *c, chat_section *out, tfm_error *err) {

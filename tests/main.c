@@ -51,6 +51,9 @@
     ROW(chat_formats) \
     ROW(chat_limits) \
     ROW(chat_damage) \
+    ROW(chat_marks) \
+    ROW(chat_stops) \
+    ROW(chat_seeds) \
     ROW(sampler) \
     ROW(quantize) \
     ROW(mix) \

@@ -278,12 +278,49 @@ static void check_recorded(void)
     tiny_free(memory);
 }
 
+/* Added before everything else, -infinity even to +infinity; what is out of range is refused. */
+static void check_bias(void)
+{
+    const float logits[4] = { 1, 3, 2, 0 };
+    const float infinite[2] = { 0, INFINITY };
+    tfm_logit_bias bias[2] = { { 1, -5 }, { 3, 7 } };
+    tfm_sampler_config c = settings(0);
+    tfm_sampler *s = NULL;
+    void *memory = tiny_alloc(1 << 16);
+    const int32_t history[1] = { 3 };
+    c.bias = bias;
+    check(pick(&c, logits, 4, NULL, 0) == 1, "n_bias 0");
+    c.n_bias = 1;
+    check(pick(&c, logits, 4, NULL, 0) == 2, "-5 on the best");
+    c.n_bias = 2;
+    check(pick(&c, logits, 4, NULL, 0) == 3, "+7 on the worst");
+    c.repeat_penalty = 10; /* of the biased logit: 0.7 */
+    check(pick(&c, logits, 4, history, 1) == 2, "bias comes before the penalties");
+    c.repeat_penalty = 0;
+    bias[1].bias = -INFINITY;
+    bias[1].id = 1;
+    c.bias = bias + 1;
+    c.n_bias = 1;
+    check(pick(&c, infinite, 2, NULL, 0) == 0, "-infinity on +infinity");
+    bias[1].bias = NAN;
+    check(tfm_sampler_init(&c, 4, memory, 1 << 16, &s, NULL) == TFM_ERR_ARG, "a bias that is no number");
+    bias[1].bias = INFINITY;
+    check(tfm_sampler_init(&c, 4, memory, 1 << 16, &s, NULL) == TFM_ERR_ARG, "+infinity");
+    bias[1].bias = 1;
+    bias[1].id = 4;
+    check(tfm_sampler_init(&c, 4, memory, 1 << 16, &s, NULL) == TFM_ERR_ARG, "a token out of range");
+    bias[1].id = -1;
+    check(tfm_sampler_init(&c, 4, memory, 1 << 16, &s, NULL) == TFM_ERR_ARG, "a token below 0");
+    tiny_free(memory);
+}
+
 void test_sampler(void)
 {
     check_settings();
     check_greedy();
     check_seeds();
     check_penalties();
+    check_bias();
     check_filters();
     check_large();
     check_recorded();

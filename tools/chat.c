@@ -42,7 +42,8 @@ tfm_turn *chat_turns(arena *a, const json *messages, size_t *n, tfm_error *err) 
     char where[256];
     *n = json_count(messages);
     if (!json_is(messages, JSON_ARRAY) || !turns) {
-        tool_fail(err, TFM_ERR_ARG, "%s: a list of messages is needed", messages ? json_path(messages, where, sizeof where) : "messages");
+        tool_fail(err, TFM_ERR_ARG, "%s: a list of messages is needed",
+                  messages ? json_path(messages, where, sizeof where) : "messages");
         return NULL;
     }
     for (size_t i = 0; i < *n; i++) {
@@ -50,7 +51,8 @@ tfm_turn *chat_turns(arena *a, const json *messages, size_t *n, tfm_error *err) 
         if (json_string(m, "role", &role, err)) return NULL;
         for (int r = TFM_CHAT_SYSTEM; r <= TFM_CHAT_ASSISTANT; r++) if (!strcmp(roles[r], role)) turns[i].role = r;
         if (!turns[i].role || !json_is(content, JSON_STRING)) {
-            tool_fail(err, TFM_ERR_ARG, "%s: role must be system, user or assistant, content a text", json_path(m, where, sizeof where));
+            tool_fail(err, TFM_ERR_ARG, "%s: role must be system, user or assistant, content a text",
+                      json_path(m, where, sizeof where));
             return NULL;
         }
         turns[i].text = content->u.text;
@@ -71,7 +73,8 @@ int chat_interpret(arena *a, const jinja *t, const chat_source *src, const tfm_t
         bad |= jinja_put(a, m, "content", jinja_text(a, turns[i].text ? turns[i].text : "", turns[i].n, 1));
         bad |= jinja_push(a, messages, m);
     }
-    bad |= jinja_put(a, vars, "messages", messages) | jinja_put(a, vars, "tools", none) | jinja_put(a, vars, "documents", none);
+    bad |= jinja_put(a, vars, "messages", messages);
+    bad |= jinja_put(a, vars, "tools", none) | jinja_put(a, vars, "documents", none);
     bad |= jinja_put(a, vars, "add_generation_prompt", jinja_bool(prompt)) | add_variables(a, src, vars);
     if (bad) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
     return jinja_render(t, vars, options, a, out, err);
@@ -102,7 +105,8 @@ static int render_by_template(arena *a, const tfm_chat *c, const tfm_turn *turns
     return TFM_OK;
 }
 
-int chat_render(arena *a, const tfm_chat *c, const tfm_turn *turns, size_t n, int prompt, chat_text *out, tfm_error *err) {
+int chat_render(arena *a, const tfm_chat *c, const tfm_turn *turns, size_t n, int prompt, chat_text *out,
+                tfm_error *err) {
     const char *format = tfm_chat_date_format(c);
     const int32_t flags = prompt ? TFM_CHAT_PROMPT : 0;
     const time_t now = time(NULL);

@@ -46,6 +46,7 @@ typedef struct chat_text {
     unsigned char *marks; /* per byte: 1 = the format's */
     size_t n;
 } chat_text;
-int chat_render(arena *a, const tfm_chat *c, const tfm_turn *turns, size_t n, int prompt, chat_text *out, tfm_error *err);
+int chat_render(arena *a, const tfm_chat *c, const tfm_turn *turns, size_t n, int prompt, chat_text *out,
+                tfm_error *err);
 
 #endif

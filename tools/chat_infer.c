@@ -14,7 +14,8 @@
 
 #include <string.h>
 
-enum { PLACES = 16, ROLES = 4, MAX_TURNS = 6, MAX_JOINS = 128, MAX_RULES = 32, CHECKS = 160 };
+enum { PLACES = 16, ROLES = 4, MAX_TURNS = 6, MAX_JOINS = 128, MAX_RULES = 32, CHECKS = 160,
+       PROBE_STEPS = 100000 }; /* of a rendering: published templates take a few thousand */
 
 static const char system_marker[] = "qXsystemYq", date_marker[] = "qXdateYq";
 static const char *const turn_markers[MAX_TURNS] = {"qX0Yq", "qX1Yq", "qX2Yq", "qX3Yq", "qX4Yq", "qX5Yq"};
@@ -48,8 +49,8 @@ static int give_up(inference *f, const char *reason) {
 }
 
 static int place_of(const shape *s, int first, int last) {
-    return (s->system ? TFM_CHAT_HAS_SYSTEM : 0) | (s->prompt ? TFM_CHAT_HAS_PROMPT : 0) | (first ? TFM_CHAT_FIRST : 0) |
-           (last ? TFM_CHAT_LAST : 0);
+    return (s->system ? TFM_CHAT_HAS_SYSTEM : 0) | (s->prompt ? TFM_CHAT_HAS_PROMPT : 0) |
+           (first ? TFM_CHAT_FIRST : 0) | (last ? TFM_CHAT_LAST : 0);
 }
 /* The place of the join before turn i (i = n: the end), and of turn i itself. */
 static int join_place(const shape *s, int i) { return place_of(s, i == 1, i == s->n - 1); }
@@ -109,7 +110,8 @@ static int note_join(inference *f, int from, int to, int place, const char *text
     const char **slot = &f->joins[from][to][place];
     const char *copy = arena_strndup(f->a, text, n);
     if (!copy) return give_up(f, "there is no memory");
-    if (*slot && strcmp(*slot, copy)) return give_up(f, "what stands between two turns depends on more than their place");
+    if (*slot && strcmp(*slot, copy))
+        return give_up(f, "what stands between two turns depends on more than their place");
     *slot = copy;
     return 0;
 }
@@ -129,7 +131,8 @@ static int look_at(inference *f, const shape *s) {
         const char *next = i < s->n ? strstr(at, turn_markers[i]) : at + strlen(at);
         if (!next || (i < s->n && count_of(text, turn_markers[i]) != 1))
             return give_up(f, "it does not write the text of every turn once and in order");
-        if (note_join(f, i ? s->roles[i - 1] : 0, i < s->n ? s->roles[i] : 0, join_place(s, i), at, (size_t)(next - at))) return -1;
+        if (note_join(f, i ? s->roles[i - 1] : 0, i < s->n ? s->roles[i] : 0, join_place(s, i), at,
+                      (size_t)(next - at))) return -1;
         at = next + (i < s->n ? strlen(turn_markers[i]) : 0);
     }
     return note_date(f);
@@ -154,7 +157,8 @@ static int is_blank(const char *p, size_t n, int lines, size_t *length) {
     *length = k ? k : 1;
     if (lines) return code == 10;
     return (code >= 9 && code <= 13) || (code >= 28 && code <= 32) || code == 0x85 || code == 0xA0 || code == 0x1680 ||
-           (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
+           (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F ||
+               code == 0x205F || code == 0x3000;
 }
 
 /* The probes have ASCII blanks at their right end only. */
@@ -170,7 +174,8 @@ static const char *apply(arena *a, const rule *r, const char *text) {
     for (const char *q = r->cut ? strstr(p, r->cut) : NULL; q; q = strstr(q + 1, r->cut)) last = q;
     if (last) p = last + strlen(r->cut);
     size_t n = strlen(p);
-    if (last && r->what & (TFM_CHAT_CUT_TRIM | TFM_CHAT_CUT_TRIM_LINES)) trim(&p, &n, 1, 0, (r->what & TFM_CHAT_CUT_TRIM_LINES) != 0);
+    if (last && r->what & (TFM_CHAT_CUT_TRIM | TFM_CHAT_CUT_TRIM_LINES))
+        trim(&p, &n, 1, 0, (r->what & TFM_CHAT_CUT_TRIM_LINES) != 0);
     trim(&p, &n, r->what & TFM_CHAT_TRIM_LEFT, r->what & TFM_CHAT_TRIM_RIGHT, 0);
     trim(&p, &n, r->what & TFM_CHAT_TRIM_LINES_LEFT, r->what & TFM_CHAT_TRIM_LINES_RIGHT, 1);
     return arena_strndup(a, p, n);
@@ -222,7 +227,8 @@ static const char *nth_probe(const inference *f, arena *a, int k) {
 }
 
 /* Whether a rule explains what the template makes of a turn (-1: the system's) of a conversation. */
-static int explains(inference *f, const rule *r, const shape *s, int turn, const char *probe, const char *got, arena *a) {
+static int explains(inference *f, const rule *r, const shape *s, int turn, const char *probe, const char *got,
+                    arena *a) {
     const char *texts[MAX_TURNS], *left = apply(a, r, probe);
     memcpy(texts, turn_markers, sizeof texts);
     if (turn >= 0) texts[turn] = left;
@@ -277,7 +283,8 @@ static int find_rule(inference *f, const sample *samples, int n, int mask, int p
 }
 
 static int find_rules_of(inference *f, int role, const sample *samples, int n) {
-    static const int masks[] = {0, TFM_CHAT_LAST, TFM_CHAT_FIRST, TFM_CHAT_HAS_PROMPT, TFM_CHAT_HAS_SYSTEM, TFM_CHAT_FIRST | TFM_CHAT_LAST};
+    static const int masks[] = {0, TFM_CHAT_LAST, TFM_CHAT_FIRST, TFM_CHAT_HAS_PROMPT, TFM_CHAT_HAS_SYSTEM,
+                                TFM_CHAT_FIRST | TFM_CHAT_LAST};
     for (size_t m = 0; m < sizeof masks / sizeof *masks; m++) {
         int good = 1;
         for (int place = 0; place < PLACES && good; place++)
@@ -285,7 +292,8 @@ static int find_rules_of(inference *f, int role, const sample *samples, int n) {
         f->rule_mask[role] = masks[m];
         if (good) return 0;
     }
-    return give_up(f, role == TFM_CHAT_ASSISTANT ? "it changes the text of an answer in a way that is no rule" : "it changes the text of a turn in a way that is no rule");
+    return give_up(f, role == TFM_CHAT_ASSISTANT ? "it changes the text of an answer in a way that is no rule"
+                                                 : "it changes the text of a turn in a way that is no rule");
 }
 
 static int find_rules(inference *f) {
@@ -306,7 +314,8 @@ static int find_rules(inference *f) {
 
 typedef struct section_writer {
     arena *a;
-    uint32_t joins[MAX_JOINS][4], parts[8 * MAX_JOINS][3], rules[MAX_RULES][4], variables[CHAT_MAX_VARIABLES][2], ends[8];
+    uint32_t joins[MAX_JOINS][4], parts[8 * MAX_JOINS][3], rules[MAX_RULES][4], variables[CHAT_MAX_VARIABLES][2],
+        ends[8];
     uint32_t n_joins, n_parts, n_rules, n_variables, n_ends, flags, date;
     char *strings;
     size_t n_strings, room;
@@ -405,8 +414,8 @@ static void put_words(unsigned char *p, const uint32_t *words, size_t n) {
 /* The tables one behind the other. */
 static int write_section(section_writer *w, const chat_source *src, chat_section *out, tfm_error *err) {
     const struct { const uint32_t *words; uint32_t n, entry; } tables[] = {
-        {w->joins[0], w->n_joins, 4}, {w->parts[0], w->n_parts, 3}, {w->rules[0], w->n_rules, 4}, {w->ends, w->n_ends, 1},
-        {w->variables[0], w->n_variables, 2}};
+        {w->joins[0], w->n_joins, 4}, {w->parts[0], w->n_parts, 3}, {w->rules[0], w->n_rules, 4},
+        {w->ends, w->n_ends, 1}, {w->variables[0], w->n_variables, 2}};
     const char *const bytes[] = {src->text, w->strings};
     const size_t sizes[] = {src->n, w->n_strings};
     uint32_t head[TFM_CHAT_TABLES + 2 * TFM_CHAT_N_TABLES];
@@ -424,7 +433,8 @@ static int write_section(section_writer *w, const chat_source *src, chat_section
     head[TFM_CHAT_DATE] = w->date;
     out->size = at;
     out->bytes = arena_alloc(w->a, at);
-    if (!out->bytes || w->full) return tool_fail(err, TFM_ERR_MEMORY, "%s: the chat format does not fit its tables", src->file);
+    if (!out->bytes || w->full)
+        return tool_fail(err, TFM_ERR_MEMORY, "%s: the chat format does not fit its tables", src->file);
     put_words(out->bytes, head, sizeof head / 4);
     for (size_t i = 0; i < TFM_CHAT_N_TABLES; i++) {
         unsigned char *p = out->bytes + head[TFM_CHAT_TABLES + 2 * i];
@@ -453,7 +463,8 @@ static void put_ends(section_writer *w, const inference *f, const tfm_tokenizer 
             if (!n || n > 4096) continue;
             void *scratch = arena_alloc(a, tfm_encode_size(t, n));
             if (!scratch) return;
-            tfm_encode(t, text, n, TFM_ENCODE_NO_SPECIAL | TFM_ENCODE_PARSE_SPECIAL, ids, 8, &count, scratch, tfm_encode_size(t, n), NULL);
+            tfm_encode(t, text, n, TFM_ENCODE_NO_SPECIAL | TFM_ENCODE_PARSE_SPECIAL, ids, 8, &count, scratch,
+                       tfm_encode_size(t, n), NULL);
             for (; i < count && i < 2 && !(tfm_token_flags(t, ids[i]) & TFM_TOKEN_SPECIAL); i++) {
                 const char *piece = tfm_token_piece(t, ids[i], &length);
                 if (!piece || strspn(piece, " \n") < length) break;
@@ -489,9 +500,11 @@ static uint32_t next_random(uint32_t *state) {
 
 /* Texts as people and models write them, and as nobody should. */
 static const char *random_text(const inference *f, arena *a, uint32_t *state, int empty) {
-    static const char *const texts[] = {"Hello", "What is 2+2?", " leading", "trailing ", "\n\nlines\n", "na\xC3\xAFve \xF0\x9F\xA6\x99",
-        "{{ x }} {% if %}", "a\\nb \"q\" 'r'", "\xE3\x80\x80wide\xC2\xA0", "<think>\nhm\n</think>\n\nanswer", "1", "<b>&amp;</b>",
-        "</think>only the end", "system", "a\n\n\nb", "[INST] <<SYS>>\n<</SYS>>\n\n [/INST]", "\t", "false", "{}", "0", "None"};
+    static const char *const texts[] = {
+        "Hello", "What is 2+2?", " leading", "trailing ", "\n\nlines\n", "na\xC3\xAFve \xF0\x9F\xA6\x99",
+        "{{ x }} {% if %}", "a\\nb \"q\" 'r'", "\xE3\x80\x80wide\xC2\xA0", "<think>\nhm\n</think>\n\nanswer", "1",
+        "<b>&amp;</b>", "</think>only the end", "system", "a\n\n\nb", "[INST] <<SYS>>\n<</SYS>>\n\n [/INST]", "\t",
+        "false", "{}", "0", "None"};
     const uint32_t k = next_random(state) % 26;
     if (k < 21) return texts[k];
     if (k == 21 && empty) return "";
@@ -513,7 +526,8 @@ static int random_shape(enum scope scope, uint32_t *state, shape *s) {
 }
 
 /* The section against the template on one conversation. 0: they agree. */
-static int differs(inference *f, const tfm_chat *c, const shape *s, const char *system, const char *const *texts, arena *a) {
+static int differs(inference *f, const tfm_chat *c, const shape *s, const char *system, const char *const *texts,
+                   arena *a) {
     tfm_turn turns[MAX_TURNS + 1];
     size_t n = 0, need = 0, count = 0;
     const char *want = render(f, s, system, texts, &n);
@@ -529,8 +543,8 @@ static int differs(inference *f, const tfm_chat *c, const shape *s, const char *
     }
     char *got = arena_text(a, 2 * n + 4096);
     if (!got) return 1;
-    const int code = tfm_chat_render(c, turns, (int64_t)count, s->prompt ? TFM_CHAT_PROMPT : 0, date_marker, got, NULL, 2 * n + 4096,
-                                     &need, NULL);
+    const int code = tfm_chat_render(c, turns, (int64_t)count, s->prompt ? TFM_CHAT_PROMPT : 0, date_marker, got, NULL,
+                                     2 * n + 4096, &need, NULL);
     if (code || !want) return !code != !!want;
     return need != n || memcmp(got, want, n) != 0;
 }
@@ -539,7 +553,8 @@ static int check_section(inference *f, const chat_section *section, int empty) {
     uint64_t object[32];
     const tfm_chat *c;
     uint32_t state = 1;
-    int bad = tfm_chat_size() > sizeof object || tfm_chat_open(section->bytes, section->size, object, sizeof object, &c, NULL) != 0;
+    int bad = tfm_chat_size() > sizeof object ||
+              tfm_chat_open(section->bytes, section->size, object, sizeof object, &c, NULL) != 0;
     for (int i = 0; i < CHECKS && !bad; i++) {
         const char *texts[MAX_TURNS];
         arena a = {NULL, 0, 0, 0};
@@ -592,6 +607,7 @@ int chat_build(arena *a, const chat_source *src, const tfm_tokenizer *tokenizer,
     f->source = src;
     f->options.fixed_date = date_marker;
     f->options.date_format = &f->date_asked;
+    f->options.max_steps = PROBE_STEPS;
     f->t = jinja_parse(src->file, src->text, src->n, a, &why);
     for (int scope = SCOPE_ANY; f->t && scope < SCOPES && !code && !out->known; scope++) {
         f->scope = (enum scope)scope;
@@ -600,8 +616,10 @@ int chat_build(arena *a, const chat_source *src, const tfm_tokenizer *tokenizer,
     }
     if (!code && !out->known) {
         code = write_text(a, src, out, err);
-        out->notice = f->t ? arena_printf(a, "%s: the chat template is kept as text, not as data: %s", src->file, f->reason)
-                           : arena_printf(a, "the chat template cannot be used: %s", why.msg);
+        if (f->t)
+            out->notice = arena_printf(a, "%s: the chat template is kept as text, not as data: %s", src->file, f->reason);
+        else
+            out->notice = arena_printf(a, "the chat template cannot be used: %s", why.msg);
         if (!out->notice) code = tool_fail(err, TFM_ERR_MEMORY, "out of memory");
     }
     arena_free(&scratch);

@@ -37,7 +37,8 @@ static void read_tokens(chat_source *out, const json *config) {
         while (k < out->n_variables && strcmp(out->variables[k].name, token_names[i])) k++;
         if (k == out->n_variables) chat_add_variable(out, token_names[i], token_text(json_get(config, token_names[i])));
     }
-    for (size_t i = 0; i < json_count(more); i++) chat_add_variable(out, "additional_special_tokens", token_text(json_at(more, i)));
+    for (size_t i = 0; i < json_count(more); i++)
+        chat_add_variable(out, "additional_special_tokens", token_text(json_at(more, i)));
 }
 
 /* "chat_template": one text, or a list of named ones of which "default" is taken. */

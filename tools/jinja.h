@@ -78,8 +78,10 @@ typedef struct jinja_output {
 
 typedef struct jinja_options {
     int64_t now;            /* seconds since 1970 for strftime_now, in local time; 0 = the clock */
-    const char *fixed_date; /* what strftime_now returns instead; NULL = none. *date_format becomes the format asked for */
+    /* what strftime_now returns instead; NULL = none. *date_format becomes the format asked for */
+    const char *fixed_date;
     const char **date_format;
+    int64_t max_steps;      /* fewer than the interpreter's limit; 0 = that limit */
 } jinja_options;
 
 /* Renders with the variables of a dict. 0, or an error: the template raised one (TFM_ERR_ARG), broke a limit

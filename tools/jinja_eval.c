@@ -39,17 +39,21 @@ static void assign(jinja_state *s, const jinja_node *target, jinja_value v) {
         define(s, target->name, v);
     } else if (target->kind == NODE_ATTR) {
         jinja_value owner = eval(s, target->a);
-        if (owner.kind != JINJA_NAMESPACE) jinja_fail(s, TFM_ERR_FORMAT, "cannot set '%s': only a namespace has attributes to set", target->name);
+        if (owner.kind != JINJA_NAMESPACE)
+            jinja_fail(s, TFM_ERR_FORMAT, "cannot set '%s': only a namespace has attributes to set", target->name);
         else if (target->name[0] == '_') jinja_fail(s, TFM_ERR_FORMAT, "a namespace cannot hold '%s'", target->name);
         else jinja_set_key(s, owner.u.dict, jinja_literal(s, target->name), v);
     } else { /* a tuple */
         const jinja_list *items = jinja_iterate(s, v);
         size_t i = 0;
         for (const jinja_node *t = target->kids; t && !s->failed; t = t->next, i++) {
-            if (i >= items->n) jinja_fail(s, TFM_ERR_FORMAT, "%llu values for more names", (unsigned long long)items->n);
+            if (i >= items->n)
+                jinja_fail(s, TFM_ERR_FORMAT, "%llu values for more names", (unsigned long long)items->n);
             else assign(s, t, items->items[i]);
         }
-        if (!s->failed && i != items->n) jinja_fail(s, TFM_ERR_FORMAT, "%llu values for %llu names", (unsigned long long)items->n, (unsigned long long)i);
+        if (!s->failed && i != items->n)
+            jinja_fail(s, TFM_ERR_FORMAT, "%llu values for %llu names", (unsigned long long)items->n,
+                       (unsigned long long)i);
     }
 }
 
@@ -72,7 +76,8 @@ static jinja_value loop_attribute(const jinja_loop *l, const char *name) {
 }
 
 static jinja_value missing_owner(jinja_state *s, jinja_value v, const char *what) {
-    return jinja_fail(s, TFM_ERR_FORMAT, "%s%s%s is undefined and has no '%s'", v.u.name ? "'" : "", v.u.name ? v.u.name : "a value",
+    return jinja_fail(s, TFM_ERR_FORMAT, "%s%s%s is undefined and has no '%s'", v.u.name ? "'" : "",
+                      v.u.name ? v.u.name : "a value",
                       v.u.name ? "'" : "", what);
 }
 
@@ -117,7 +122,8 @@ jinja_value jinja_item(jinja_state *s, jinja_value v, jinja_value key) {
     if ((v.kind == JINJA_LIST || v.kind == JINJA_TUPLE) && number)
         return place_of(key.u.i, v.u.list->n, &at) ? v.u.list->items[at] : jinja_undefined("item");
     if (v.kind == JINJA_STRING && number) {
-        if (jinja_step(s, 1 + v.u.s->n / 64) || !place_of(key.u.i, jinja_length(v.u.s), &at)) return jinja_undefined("item");
+        if (jinja_step(s, 1 + v.u.s->n / 64) || !place_of(key.u.i, jinja_length(v.u.s), &at))
+            return jinja_undefined("item");
         const size_t begin = byte_of(v.u.s, at);
         uint32_t code;
         return jinja_slice_of(s, v.u.s, begin, begin + jinja_char(v.u.s->text + begin, v.u.s->n - begin, &code));
@@ -247,7 +253,8 @@ static jinja_value int_power(jinja_state *s, int64_t base, int64_t exponent) {
 }
 
 static jinja_value int_arithmetic(jinja_state *s, int op, int64_t a, int64_t b) {
-    if ((op == OP_DIV || op == OP_FLOORDIV || op == OP_MOD) && !b) return jinja_fail(s, TFM_ERR_FORMAT, "division by zero");
+    if ((op == OP_DIV || op == OP_FLOORDIV || op == OP_MOD) && !b)
+        return jinja_fail(s, TFM_ERR_FORMAT, "division by zero");
     if (b == -1 && a == INT64_MIN) return jinja_fail(s, TFM_ERR_FORMAT, "a whole number is too large");
     switch (op) {
     case OP_DIV: return jinja_float((double)a / (double)b);
@@ -262,7 +269,8 @@ static jinja_value int_arithmetic(jinja_state *s, int op, int64_t a, int64_t b) 
 }
 
 static jinja_value real_arithmetic(jinja_state *s, int op, double a, double b) {
-    if ((op == OP_DIV || op == OP_FLOORDIV || op == OP_MOD) && b == 0) return jinja_fail(s, TFM_ERR_FORMAT, "division by zero");
+    if ((op == OP_DIV || op == OP_FLOORDIV || op == OP_MOD) && b == 0)
+        return jinja_fail(s, TFM_ERR_FORMAT, "division by zero");
     switch (op) {
     case OP_DIV: return jinja_float(a / b);
     case OP_FLOORDIV: return jinja_float(floor(a / b));
@@ -275,13 +283,16 @@ static jinja_value real_arithmetic(jinja_state *s, int op, double a, double b) {
 }
 
 static jinja_value eval_binary(jinja_state *s, const jinja_node *n) {
-    static const char *const names[] = {"==", "!=", "<", "<=", ">", ">=", "in", "not in", "+", "-", "*", "/", "//", "%", "**"};
+    static const char *const names[] = {"==", "!=", "<", "<=", ">", ">=", "in", "not in", "+", "-", "*", "/", "//",
+                                        "%", "**"};
     jinja_value a = eval(s, n->a), b = eval(s, n->b);
-    const int a_list = a.kind == JINJA_LIST || a.kind == JINJA_TUPLE, b_list = b.kind == JINJA_LIST || b.kind == JINJA_TUPLE;
+    const int a_list = a.kind == JINJA_LIST || a.kind == JINJA_TUPLE, b_list = b.kind == JINJA_LIST ||
+        b.kind == JINJA_TUPLE;
     s->line = n->line;
     if (s->failed) return jinja_undefined(NULL);
     if (jinja_is_number(a) && jinja_is_number(b)) {
-        if (a.kind == JINJA_FLOAT || b.kind == JINJA_FLOAT) return real_arithmetic(s, n->op, jinja_number(a), jinja_number(b));
+        if (a.kind == JINJA_FLOAT || b.kind == JINJA_FLOAT)
+            return real_arithmetic(s, n->op, jinja_number(a), jinja_number(b));
         return int_arithmetic(s, n->op, a.u.i, b.u.i);
     }
     if (n->op == OP_ADD && jinja_is_string(a) && jinja_is_string(b)) return add_strings(s, a.u.s, b.u.s);
@@ -333,7 +344,8 @@ static jinja_value eval_sign(jinja_state *s, const jinja_node *n) {
 
 static void add_argument(jinja_state *s, jinja_args *args, const char *name, jinja_value v) {
     if (args->n == JINJA_MAX_ARGS) { jinja_fail(s, TFM_ERR_FORMAT, "a call has too many arguments"); return; }
-    if (!name && args->n_positional < args->n) { jinja_fail(s, TFM_ERR_FORMAT, "a positional argument follows a named one"); return; }
+    if (!name && args->n_positional < args->n) { jinja_fail(s, TFM_ERR_FORMAT,
+                                                            "a positional argument follows a named one"); return; }
     args->value[args->n] = v;
     args->name[args->n++] = name;
     args->n_positional += !name;
@@ -397,7 +409,8 @@ static jinja_value call_loop(jinja_state *s, const jinja_loop *l, const jinja_ar
     jinja_builder b, *out = s->out;
     jinja_frame *frame = s->frame;
     memset(&b, 0, sizeof b);
-    if (!l->node || args->n != 1) return jinja_fail(s, TFM_ERR_FORMAT, "loop(...) needs a recursive loop and one argument");
+    if (!l->node || args->n != 1)
+        return jinja_fail(s, TFM_ERR_FORMAT, "loop(...) needs a recursive loop and one argument");
     s->out = &b;
     s->frame = l->home;
     run_loop(s, l->node, args->value[0], l->depth0 + 1);
@@ -410,7 +423,8 @@ jinja_value jinja_call(jinja_state *s, jinja_value callee, jinja_args *args) {
     jinja_value v = jinja_undefined(NULL);
     if (s->failed) return v;
     if (callee.kind != JINJA_CALLABLE && callee.kind != JINJA_LOOP) {
-        if (callee.kind == JINJA_UNDEFINED && callee.u.name) return jinja_fail(s, TFM_ERR_FORMAT, "'%s' is undefined", callee.u.name);
+        if (callee.kind == JINJA_UNDEFINED && callee.u.name)
+            return jinja_fail(s, TFM_ERR_FORMAT, "'%s' is undefined", callee.u.name);
         return jinja_fail(s, TFM_ERR_FORMAT, "a %s cannot be called", jinja_type_name(callee));
     }
     if (++s->depth > JINJA_MAX_DEPTH) jinja_fail(s, TFM_ERR_MEMORY, "calls are nested too deeply");
@@ -621,7 +635,9 @@ static void run_node(jinja_state *s, const jinja_node *n) {
     case NODE_SET_BLOCK: assign(s, n->a, filter_text(s, n->b, text_of_block(s, n->kids))); break;
     case NODE_MACRO: define(s, n->name, new_macro(s, n)); break;
     case NODE_CALL_BLOCK: run_call_block(s, n); break;
-    case NODE_FILTER_BLOCK: jinja_add(s, s->out, jinja_to_string(s, filter_text(s, n->a, text_of_block(s, n->kids)))); break;
+    case NODE_FILTER_BLOCK: jinja_add(s, s->out, jinja_to_string(s,
+                                                                 filter_text(s, n->a,
+                                                                     text_of_block(s, n->kids)))); break;
     case NODE_WITH: run_with(s, n); break;
     case NODE_SCOPE: run_in_scope(s, n->kids); break;
     case NODE_BREAK: s->flow = FLOW_BREAK; break;
@@ -652,6 +668,7 @@ int jinja_render(const jinja *t, jinja_value variables, const jinja_options *opt
     if (variables.kind != JINJA_DICT) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
     s.t = t;
     s.options = options ? options : &none;
+    s.max_steps = s.options->max_steps ? s.options->max_steps : JINJA_MAX_STEPS;
     s.a = a;
     s.err = err;
     s.frame = &globals;

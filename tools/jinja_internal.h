@@ -1,5 +1,6 @@
 /* jinja_internal.h - what the parts of the interpreter share: jinja_parse.c makes the tree, jinja_eval.c walks it,
- * jinja_value.c knows what values are, jinja_library.c has filters, tests, methods and globals.
+ * jinja_value.c knows what values are, jinja_strings.c their methods; jinja_filters.c has the filters, jinja_library.c
+ * tests, methods of lists and dicts, and globals.
  */
 #ifndef TOOLS_JINJA_INTERNAL_H
 #define TOOLS_JINJA_INTERNAL_H
@@ -80,7 +81,7 @@ typedef struct jinja_state {
     arena *a;
     tfm_error *err;
     int failed, line, depth;
-    int64_t steps;
+    int64_t steps, max_steps;
     size_t bytes;
     enum { FLOW_ON, FLOW_BREAK, FLOW_CONTINUE } flow;
     jinja_frame *frame;
@@ -148,7 +149,8 @@ const jinja_list *jinja_iterate(jinja_state *s, jinja_value v);
 /* What {{ v }} prints. */
 const jinja_string *jinja_to_string(jinja_state *s, jinja_value v);
 jinja_value jinja_repr(jinja_state *s, jinja_value v);
-jinja_value jinja_tojson(jinja_state *s, jinja_value v, int indent, int ascii, int sort_keys, const char *item_separator,
+jinja_value jinja_tojson(jinja_state *s, jinja_value v, int indent, int ascii, int sort_keys,
+                         const char *item_separator,
                          const char *key_separator);
 
 void jinja_add(jinja_state *s, jinja_builder *b, const jinja_string *text);
@@ -161,7 +163,7 @@ size_t jinja_char(const char *p, size_t n, uint32_t *code);
 int jinja_is_space(uint32_t code); /* what str.strip() takes away */
 size_t jinja_length(const jinja_string *s); /* characters */
 
-/* ---- jinja_library.c ------------------------------------------------------------------------------------------- */
+/* ---- jinja_filters.c, jinja_library.c ------------------------------------------------------------------------------------------- */
 
 jinja_value jinja_filter(jinja_state *s, const char *name, jinja_value v, jinja_args *args);
 int jinja_test(jinja_state *s, const char *name, jinja_value v, jinja_args *args);

@@ -211,7 +211,8 @@ static int lex_number(lexer *l) {
     int code = add(l, real ? TOKEN_FLOAT : TOKEN_INT, digits, used);
     if (code) return code;
     jinja_token *t = &l->tokens[l->n_tokens - 1];
-    if (real ? parse_real(digits, used, &t->f) : parse_int64(digits, used, &t->i)) return fail(l, "a number is too large");
+    if (real ? parse_real(digits, used, &t->f) : parse_int64(digits, used, &t->i))
+        return fail(l, "a number is too large");
     move_to(l, end);
     return TFM_OK;
 }

@@ -173,7 +173,8 @@ static jinja_node *parse_primary(parser *p) {
     }
     if (is_op(p, "[")) return parse_list(p);
     if (is_op(p, "{")) return parse_dict(p);
-    if (!take_op(p, "(")) return fail(p, p->at->n ? "unexpected" : "an expression is missing", p->at->n ? p->at->text : NULL);
+    if (!is_op(p, "(")) return p->at->n ? fail(p, "unexpected", p->at->text) : fail(p, "an expression is missing", NULL);
+    advance(p);
     n = parse_tuple(p, 1, 1);
     expect_op(p, ")");
     return n;

@@ -47,9 +47,12 @@ static jinja_value strip_with(jinja_state *s, jinja_value self, jinja_args *args
     return jinja_strip(s, self.u.s, set && set->kind == JINJA_STRING ? set->u.s : NULL, sides);
 }
 
-static jinja_value do_strip(jinja_state *s, jinja_value self, jinja_args *args) { return strip_with(s, self, args, JINJA_LEFT | JINJA_RIGHT); }
-static jinja_value do_lstrip(jinja_state *s, jinja_value self, jinja_args *args) { return strip_with(s, self, args, JINJA_LEFT); }
-static jinja_value do_rstrip(jinja_state *s, jinja_value self, jinja_args *args) { return strip_with(s, self, args, JINJA_RIGHT); }
+static jinja_value do_strip(jinja_state *s, jinja_value self, jinja_args *args) { return strip_with(s, self, args,
+    JINJA_LEFT | JINJA_RIGHT); }
+static jinja_value do_lstrip(jinja_state *s, jinja_value self, jinja_args *args) { return strip_with(s, self, args,
+    JINJA_LEFT); }
+static jinja_value do_rstrip(jinja_state *s, jinja_value self, jinja_args *args) { return strip_with(s, self, args,
+    JINJA_RIGHT); }
 
 /* ---- searching ------------------------------------------------------------------------------------------------- */
 
@@ -130,7 +133,8 @@ static jinja_value has_end(jinja_state *s, jinja_value self, const jinja_args *a
     }
     return jinja_bool(0);
 }
-static jinja_value do_startswith(jinja_state *s, jinja_value self, jinja_args *args) { return has_end(s, self, args, 0); }
+static jinja_value do_startswith(jinja_state *s, jinja_value self, jinja_args *args) { return has_end(s, self, args,
+    0); }
 static jinja_value do_endswith(jinja_state *s, jinja_value self, jinja_args *args) { return has_end(s, self, args, 1); }
 
 static jinja_value do_removeprefix(jinja_state *s, jinja_value self, jinja_args *args) {
@@ -278,7 +282,8 @@ static jinja_value do_join(jinja_state *s, jinja_value self, jinja_args *args) {
     const jinja_list *list = jinja_iterate(s, *items);
     for (size_t i = 0; i < list->n; i++)
         if (list->items[i].kind != JINJA_STRING)
-            return jinja_fail(s, TFM_ERR_FORMAT, "join: item %llu is a %s", (unsigned long long)i, jinja_type_name(list->items[i]));
+            return jinja_fail(s, TFM_ERR_FORMAT, "join: item %llu is a %s", (unsigned long long)i,
+                              jinja_type_name(list->items[i]));
     return jinja_join(s, self.u.s, list);
 }
 
@@ -378,7 +383,8 @@ static jinja_value pad(jinja_state *s, jinja_value self, const jinja_args *args,
     static const jinja_string space = {" ", NULL, 1, 0};
     const jinja_value *fill = jinja_arg(args, 1, "fillchar");
     const jinja_string *with = fill && fill->kind == JINJA_STRING ? fill->u.s : &space;
-    const int64_t width = int_arg(args, 0, "width", 0), n = (int64_t)jinja_length(self.u.s), gap = width > n ? width - n : 0;
+    const int64_t width = int_arg(args, 0, "width", 0), n = (int64_t)jinja_length(self.u.s);
+    const int64_t gap = width > n ? width - n : 0;
     const int64_t left = side < 0 ? gap : side > 0 ? 0 : gap / 2 + (gap & width & 1);
     jinja_builder b;
     memset(&b, 0, sizeof b);
@@ -415,7 +421,8 @@ static jinja_value format_field(jinja_state *s, const char *field, size_t n, jin
     const jinja_value *v = end && parse_int64(field, end, &index) ? jinja_arg(args, JINJA_MAX_ARGS, name)
                            : index >= 0 && index < args->n_positional ? &args->value[index] : NULL;
     if (!v) return jinja_fail(s, TFM_ERR_FORMAT, "format: no value for {%.*s}", (int)(n < 40 ? n : 40), field);
-    if (end < n) return jinja_fail(s, TFM_ERR_UNSUPPORTED, "format: {%.*s} is not supported", (int)(n < 40 ? n : 40), field);
+    if (end < n)
+        return jinja_fail(s, TFM_ERR_UNSUPPORTED, "format: {%.*s} is not supported", (int)(n < 40 ? n : 40), field);
     return *v;
 }
 
@@ -487,7 +494,8 @@ static const struct { const char *name; jinja_function *run; } methods[] = {
     {"strip", do_strip}, {"lstrip", do_lstrip}, {"rstrip", do_rstrip}, {"split", do_split}, {"rsplit", do_rsplit},
     {"splitlines", do_splitlines}, {"partition", do_partition}, {"rpartition", do_rpartition},
     {"startswith", do_startswith}, {"endswith", do_endswith}, {"removeprefix", do_removeprefix},
-    {"removesuffix", do_removesuffix}, {"find", do_find}, {"rfind", do_rfind}, {"index", do_index}, {"rindex", do_rindex},
+    {"removesuffix", do_removesuffix}, {"find", do_find}, {"rfind", do_rfind}, {"index", do_index},
+        {"rindex", do_rindex},
     {"count", do_count}, {"replace", do_replace}, {"join", do_join}, {"upper", do_upper}, {"lower", do_lower},
     {"casefold", do_lower}, {"title", do_title}, {"capitalize", do_capitalize}, {"swapcase", do_swapcase},
     {"isspace", do_isspace}, {"isdigit", do_isdigit}, {"isnumeric", do_isdigit}, {"isdecimal", do_isdigit},
@@ -495,6 +503,7 @@ static const struct { const char *name; jinja_function *run; } methods[] = {
     {"rjust", do_rjust}, {"ljust", do_ljust}, {"center", do_center}, {"zfill", do_zfill}, {"format", do_format}};
 
 jinja_function *jinja_string_method(const char *name) {
-    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++) if (!strcmp(methods[i].name, name)) return methods[i].run;
+    for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
+        if (!strcmp(methods[i].name, name)) return methods[i].run;
     return NULL;
 }

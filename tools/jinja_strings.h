@@ -1,4 +1,4 @@
-/* jinja_strings.h - what filters use of the methods of strings. */
+/* jinja_strings.h - what filters, tests and methods share. */
 #ifndef TOOLS_JINJA_STRINGS_H
 #define TOOLS_JINJA_STRINGS_H
 
@@ -15,6 +15,11 @@ jinja_value jinja_join(jinja_state *s, const jinja_string *between, const jinja_
 jinja_value jinja_recase(jinja_state *s, const jinja_string *str, enum jinja_case mode);
 jinja_value jinja_lines(jinja_state *s, const jinja_string *str, int keep_ends);
 int jinja_all_cased(const jinja_string *str, int upper);
+jinja_value jinja_pairs(jinja_state *s, const jinja_dict *d); /* (key, value) tuples */
+/* A string argument of a call, or `otherwise`; a string with a final zero. */
+const jinja_string *jinja_text_arg(jinja_state *s, const jinja_args *args, int i, const char *name,
+                                   const char *otherwise);
+const char *jinja_c_string(jinja_state *s, const jinja_string *text);
 jinja_function *jinja_string_method(const char *name); /* NULL: none */
 
 #endif

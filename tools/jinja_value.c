@@ -23,7 +23,7 @@ int jinja_step(jinja_state *s, size_t work) {
     if (s->failed) return -1;
     if (work > JINJA_MAX_STEPS) work = JINJA_MAX_STEPS;
     s->steps += (int64_t)work;
-    if (s->steps <= JINJA_MAX_STEPS) return 0;
+    if (s->steps <= s->max_steps) return 0;
     jinja_fail(s, TFM_ERR_MEMORY, "the template takes too many steps");
     return -1;
 }
@@ -448,10 +448,14 @@ static void repr_string(jinja_state *s, jinja_builder *b, const jinja_string *st
         escape[0] = 0;
         if (known) snprintf(escape, sizeof escape, "\\%c", letters[known - named]);
         else if (code == (uint32_t)quote) snprintf(escape, sizeof escape, "\\%c", quote);
-        else if (code < 32 || (code >= 127 && code <= 160) || code == 0xAD) snprintf(escape, sizeof escape, "\\x%02x", (unsigned)code);
-        else if (code == 0x2028 || code == 0x2029 || (code >= 0x2000 && code <= 0x200F) || code == 0x3000 || code == 0xFEFF)
+        else if (code < 32 || (code >= 127 && code <= 160) || code == 0xAD)
+            snprintf(escape, sizeof escape, "\\x%02x", (unsigned)code);
+        else if (code == 0x2028 || code == 0x2029 || (code >= 0x2000 && code <= 0x200F) || code == 0x3000 ||
+                 code == 0xFEFF)
             snprintf(escape, sizeof escape, "\\u%04x", (unsigned)code);
-        if (escape[0]) jinja_add_bytes(s, b, escape, str->input ? (const unsigned char *)"\1\1\1\1\1\1\1\1\1\1\1" : NULL, strlen(escape));
+        if (escape[0])
+            jinja_add_bytes(s, b, escape, str->input ? (const unsigned char *)"\1\1\1\1\1\1\1\1\1\1\1" : NULL,
+                            strlen(escape));
         else jinja_add_bytes(s, b, str->text + i, str->input ? str->input + i : NULL, n);
     }
     jinja_add_bytes(s, b, &quote, NULL, 1);
@@ -531,7 +535,8 @@ static void json_string(jinja_state *s, jinja_builder *b, const jinja_string *st
         n = jinja_char(str->text + i, str->n - i, &code);
         const char *known = code && code < 128 ? strchr(named, (int)code) : NULL;
         if (known) snprintf(escape, sizeof escape, "\\%c", letters[known - named]);
-        else if (code < 32 || (ascii && code > 126 && code < 0x10000)) snprintf(escape, sizeof escape, "\\u%04x", (unsigned)code);
+        else if (code < 32 || (ascii && code > 126 && code < 0x10000))
+            snprintf(escape, sizeof escape, "\\u%04x", (unsigned)code);
         else if (ascii && code >= 0x10000)
             snprintf(escape, sizeof escape, "\\u%04x\\u%04x", (unsigned)(0xD800 + ((code - 0x10000) >> 10)),
                      (unsigned)(0xDC00 + (code & 1023)));
@@ -601,7 +606,8 @@ static void json_value(jinja_state *s, jinja_builder *b, jinja_value v, const js
     case JINJA_INT: case JINJA_FLOAT: {
         const jinja_string *number = jinja_to_string(s, v);
         const char *first = number->text;
-        if (v.kind == JINJA_FLOAT && v.u.f - v.u.f != 0) jinja_add_text(s, b, first[0] == 'n' ? "NaN" : first[0] == '-' ? "-Infinity" : "Infinity");
+        if (v.kind == JINJA_FLOAT && v.u.f - v.u.f != 0)
+            jinja_add_text(s, b, first[0] == 'n' ? "NaN" : first[0] == '-' ? "-Infinity" : "Infinity");
         else jinja_add(s, b, number);
         break;
     }
@@ -612,7 +618,8 @@ static void json_value(jinja_state *s, jinja_builder *b, jinja_value v, const js
     }
 }
 
-jinja_value jinja_tojson(jinja_state *s, jinja_value v, int indent, int ascii, int sort_keys, const char *item_separator,
+jinja_value jinja_tojson(jinja_state *s, jinja_value v, int indent, int ascii, int sort_keys,
+                         const char *item_separator,
                          const char *key_separator) {
     json_style style = {indent, ascii, sort_keys, item_separator, key_separator};
     jinja_builder b;

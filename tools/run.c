@@ -109,7 +109,8 @@ int run_open_output(const run *r, sink *out, const char *path, tfm_error *err)
 }
 
 /* marks NULL: flags count. */
-static int32_t *encode(const run *r, const char *text, const unsigned char *marks, size_t size, int32_t flags, int64_t *n,
+static int32_t *encode(const run *r, const char *text, const unsigned char *marks, size_t size, int32_t flags,
+                       int64_t *n,
                        tfm_error *err)
 {
     const int64_t most = tfm_encode_max(r->tokenizer, size);
@@ -137,7 +138,8 @@ int32_t *run_encode(const run *r, const char *text, size_t size, int32_t flags, 
     return encode(r, text, NULL, size, flags, n, err);
 }
 
-int32_t *run_encode_marked(const run *r, const char *text, const unsigned char *marks, size_t size, int64_t *n, tfm_error *err)
+int32_t *run_encode_marked(const run *r, const char *text, const unsigned char *marks, size_t size, int64_t *n,
+                           tfm_error *err)
 {
     return encode(r, text, marks, size, 0, n, err);
 }

@@ -73,7 +73,8 @@ int run_error(const run *r, const tfm_error *err);
 /* Text as ids from malloc, *n of them; flags are TFM_ENCODE_. NULL and err if that fails. */
 int32_t *run_encode(const run *r, const char *text, size_t size, int32_t flags, int64_t *n, tfm_error *err);
 /* The same for a text of which some bytes are marked as a chat format's: only there special tokens count. */
-int32_t *run_encode_marked(const run *r, const char *text, const unsigned char *marks, size_t size, int64_t *n, tfm_error *err);
+int32_t *run_encode_marked(const run *r, const char *text, const unsigned char *marks, size_t size, int64_t *n,
+                           tfm_error *err);
 
 /* From here on Ctrl-C sets a flag (which is cleared now) instead of ending the program; a second one ends it. */
 void run_catch_interrupt(void);

@@ -17,7 +17,8 @@ static int parse_bias(const char *text, int32_t n_vocab, tfm_logit_bias *out)
     double v = 0;
     if (!digits || (sign != '+' && sign != '-') || parse_int64(text, digits, &id) || id >= n_vocab) return -1;
     if (sign == '-' && !strcmp(value, "inf")) v = HUGE_VAL;
-    else if (strspn(value, "0123456789.eE") != strlen(value) || parse_real(value, strlen(value), &v) || v > 1e6) return -1;
+    else if (strspn(value, "0123456789.eE") != strlen(value) || parse_real(value, strlen(value), &v) || v > 1e6)
+        return -1;
     out->id = (int32_t)id;
     out->bias = sign == '-' ? -(float)v : (float)v;
     return 0;
