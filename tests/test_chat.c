@@ -236,18 +236,18 @@ void test_chat_seeds(void) {
 /* Special tokens count only where all their bytes are marked. */
 void test_chat_marks(void) {
     static const char file[] =
-        "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"<\": 2, \">\": 3, \"e\": 4, \"\xC4\xA0\": 5, \"ee\": 8}, "
+        "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"<\": 2, \">\": 3, \"e\": 4, \"\xC4\xA0\": 5, \"ee\": 6}, "
         "\"merges\": [\"e e\"]}, \"pre_tokenizer\": {\"type\": \"ByteLevel\", "
         "\"add_prefix_space\": false, \"use_regex\": false}, "
         "\"decoder\": {\"type\": \"ByteLevel\"}, \"added_tokens\": ["
-        "{\"id\": 6, \"content\": \"<e>\", \"special\": true, \"normalized\": false, \"rstrip\": true}, "
-        "{\"id\": 7, \"content\": \"bb\", \"special\": false, \"normalized\": false}]}";
+        "{\"id\": 7, \"content\": \"<e>\", \"special\": true, \"normalized\": false, \"rstrip\": true}, "
+        "{\"id\": 8, \"content\": \"bb\", \"special\": false, \"normalized\": false}]}";
     static const struct { const char *text, *marks; int n; int32_t ids[12]; } cases[] = {
-        {"<e>a<e>b", "11100000", 6, {6, 0, 2, 4, 3, 1}}, {"<e>a<e>b", "00001110", 6, {2, 4, 3, 0, 6, 1}},
-        {"<e>a<e>b", "11111111", 4, {6, 0, 6, 1}},       {"<e>a<e>b", "00000000", 8, {2, 4, 3, 0, 2, 4, 3, 1}},
+        {"<e>a<e>b", "11100000", 6, {7, 0, 2, 4, 3, 1}}, {"<e>a<e>b", "00001110", 6, {2, 4, 3, 0, 7, 1}},
+        {"<e>a<e>b", "11111111", 4, {7, 0, 7, 1}},       {"<e>a<e>b", "00000000", 8, {2, 4, 3, 0, 2, 4, 3, 1}},
         {"<e>", "110", 3, {2, 4, 3}},                    {"<e>", "011", 3, {2, 4, 3}},
-        {"abb<e>", "000111", 3, {0, 7, 6}},              {"<e>  a", "111000", 2, {6, 0}}, /* rstrip as ever */
-        {"<<e>", "0111", 2, {2, 6}},                     {"", "", 0, {0}}};
+        {"abb<e>", "000111", 3, {0, 8, 7}},              {"<e>  a", "111000", 2, {7, 0}}, /* rstrip as ever */
+        {"<<e>", "0111", 2, {2, 7}},                     {"", "", 0, {0}}};
     arena a = {NULL, 0, 0, 0};
     tfm_error err = {0, ""};
     tok_section section;
