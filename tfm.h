@@ -270,6 +270,8 @@ TFM_API uint16_t tfm_to_f16(float x);
 
 /* One row as float32, any type and layout: exactly gguf-py's dequantize(). out: [cols]. */
 TFM_API void tfm_tensor_row(const tfm_tensor *t, int64_t row, float *out);
+/* The same row in the source form of its type, which tfm_pack undid: out has cols / block * block_bytes bytes. */
+TFM_API void tfm_source_row(const tfm_tensor *t, int64_t row, void *out);
 
 /* Instruction sets. AUTO = the widest that this build has and this CPU and its system can run. */
 enum {
@@ -1532,6 +1534,50 @@ static void tfm__read_source(tfm_quant_block *out, const tfm__format *f, const u
     tfm__read_scales(out, f->scale_kind, src + f->scales_at);
 }
 
+/* Back to the source form: the two functions above the other way round, into bytes that were zero. */
+static void tfm__write_plane(uint8_t *dst, int n, const uint8_t *code, tfm__plane p, int up) {
+    const int mask = (1 << p.bits) - 1;
+    dst += p.offset;
+    for (int i = 0; i < n; dst += p.span) {
+        for (int shift = 0; shift < 8; shift += p.bits) {
+            for (int b = 0; b < p.span; b++, i++) dst[b] = (uint8_t)(dst[b] | (code[i] >> up & mask) << shift);
+        }
+    }
+}
+
+static void tfm__write_scales(uint8_t *s, int kind, const tfm__block *in) {
+    for (int i = 0; i < 16; i++) {
+        const int scale = in->scale[i], minimum = in->minimum[i], six = scale + 32;
+        if (kind == TFM__SC_NIBBLES) {
+            s[i] = (uint8_t)(scale | minimum << 4);
+        } else if (kind == TFM__SC_SIGNED6) {
+            s[i % 8] = (uint8_t)(s[i % 8] | (six & 15) << 4 * (i / 8));
+            s[8 + i % 4] = (uint8_t)(s[8 + i % 4] | six >> 4 << 2 * (i / 4));
+        } else if (kind == TFM__SC_INT8) {
+            s[i] = (uint8_t)scale;
+        } else if (kind == TFM__SC_SIX_SIX && i < 4) {
+            s[i] = (uint8_t)(scale | in->scale[i + 4] >> 4 << 6);
+            s[i + 4] = (uint8_t)(minimum | in->minimum[i + 4] >> 4 << 6);
+            s[i + 8] = (uint8_t)((in->scale[i + 4] & 15) | (in->minimum[i + 4] & 15) << 4);
+        } else if (kind == TFM__SC_SPLIT6 && i < 8) {
+            s[2 + i / 2] = (uint8_t)(s[2 + i / 2] | (six & 15) << 4 * (i % 2));
+            s[i / 4] = (uint8_t)(s[i / 4] | six >> 4 << 2 * (i % 4));
+        }
+    }
+}
+
+static void tfm__write_source(uint8_t *dst, const tfm__format *f, const tfm__block *in) {
+    const int n = f->info.block;
+    memset(dst, 0, (size_t)f->info.block_bytes);
+    dst[f->d_at] = (uint8_t)in->d;
+    if (f->scale_kind != TFM__SC_E8M0) dst[f->d_at + 1] = (uint8_t)(in->d >> 8);
+    if (f->min) dst[f->m_at] = (uint8_t)in->m;
+    if (f->min) dst[f->m_at + 1] = (uint8_t)(in->m >> 8);
+    tfm__write_plane(dst, n, in->code, f->low, 0);
+    if (f->high.bits) tfm__write_plane(dst, n, in->code, f->high, f->low.bits);
+    tfm__write_scales(dst + f->scales_at, f->scale_kind, in);
+}
+
 /* Q8_0 from 32 floats as its reference does: d = amax / 127 stored as f16, codes from the unrounded d, halves away from
    zero. A block that is not finite gets codes 0, and a d that makes every value NaN. */
 static void tfm__quantize_q8_0(tfm_quant_block *out, const float *x) {
@@ -1731,6 +1777,25 @@ TFM_API void tfm_tensor_row(const tfm_tensor *t, int64_t row, float *out) {
     for (int64_t b = 0; b < blocks; b++) {
         tfm__read_tile(&block, f, strip, blocks, b, lane);
         tfm__block_values(out + b * f->info.block, f, &block);
+    }
+}
+
+TFM_API void tfm_source_row(const tfm_tensor *t, int64_t row, void *out) {
+    const tfm__format *f = tfm__format_of(t->type);
+    const size_t size = (size_t)f->info.block_bytes, cols = (size_t)t->cols;
+    if (t->layout == TFM_ROWS) {
+        memcpy(out, (const uint8_t *)t->data + (size_t)row * cols * size, cols * size);
+        return;
+    }
+    const uint8_t *strip = (const uint8_t *)t->data + (size_t)(row / 16) * tfm_strip_bytes(t->type, t->cols);
+    const int lane = (int)(row % 16);
+    const int64_t blocks = tfm__quotient(t->cols, f->info.block);
+    for (size_t c = 0; !f->bits && c < cols; c++)
+        memcpy((uint8_t *)out + c * size, strip + (16 * c + (size_t)lane) * size, size);
+    for (int64_t b = 0; f->bits && b < blocks; b++) {
+        tfm__block block;
+        tfm__read_tile(&block, f, strip, blocks, b, lane);
+        tfm__write_source((uint8_t *)out + (size_t)b * size, f, &block);
     }
 }
 

@@ -117,12 +117,17 @@ static void test_format_values(void) {
     for (int i = 0; i < COUNT(sources); i++) {
         const tfm_type_info *info = tfm_type_get(sources[i].type);
         const int64_t cols = 2 * info->block;
-        const tfm_tensor t = packed(info->type, info->type, hashed_blocks(&sources[i], 100 + (uint32_t)i, 8), 4, cols);
+        const uint8_t *blocks = hashed_blocks(&sources[i], 100 + (uint32_t)i, 8);
+        const tfm_tensor t = packed(info->type, info->type, blocks, 4, cols);
+        const size_t row_bytes = 2 * (size_t)info->block_bytes;
+        uint8_t *back = take(row_bytes, 0);
         float *row = take(4 * (size_t)cols, 0);
         uint64_t hash = 0xcbf29ce484222325u;
         check(strcmp(info->name, ref_formats[i].type) == 0, "order of ref_formats at %s", info->name);
         for (int64_t r = 0; r < 4; r++) {
             tfm_tensor_row(&t, r, row);
+            tfm_source_row(&t, r, back);
+            check(!memcmp(back, blocks + (size_t)r * row_bytes, row_bytes), "%s row %d does not come back", info->name, (int)r);
             for (int64_t c = 0; c < 4 * cols; c++) {
                 hash = (hash ^ (bits_of(row[c / 4]) >> 8 * (c % 4) & 255)) * 0x100000001b3u;
             }
