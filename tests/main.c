@@ -63,6 +63,7 @@
     ROW(convert_gguf) \
     ROW(convert_split) \
     ROW(convert_llama2c) \
+    ROW(write_gguf) \
     ROW(sources) \
     ROW(sources_damage) \
     ROW(model) \

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "convert_output.h"
+#include "tools/write_gguf.h"
 
 enum { D = 8, HEADS = 6, KV = 2, HEAD_DIM = 4, FF = 12, VOCAB = 5 };
 enum { BIAS_QKV = 1, QK_NORM = 2, SANDWICH = 4 };
@@ -496,5 +497,122 @@ void test_convert_llama2c(void) {
     output_end(&o);
     output_start(&o);
     check(convert_bytes(&o, file, n - 4) != 0, "llama2c: a cut file");
+    output_end(&o);
+}
+
+/* ---- AND BACK -------------------------------------------------------------------------------------------------- */
+
+/* Every tensor of a in b, bit for bit. */
+static void check_same_weights(const char *what, const tfm_model *a, const tfm_model *b) {
+    tfm_weight w;
+    for (int64_t i = 0; tfm_model_weight(a, i, &w); i++) {
+        const tfm_tensor t = tfm_model_tensor(b, w.layer, w.role);
+        const size_t n = tfm_tensor_bytes(w.t.type, w.t.layout, w.t.rows, w.t.cols);
+        check(t.type == w.t.type && t.rows == w.t.rows && t.cols == w.t.cols && !memcmp(t.data, w.t.data, n),
+              "%s: %s of layer %d differs", what, tfm_role_name(w.role), (int)w.layer);
+    }
+    check(tfm_model_weight_count(a) == tfm_model_weight_count(b), "%s: tensors", what);
+}
+
+static void check_same_description(const char *what, const tfm_model *a, const tfm_model *b) {
+    static unsigned char x[65536], y[65536];
+    const size_t n = tfm_config_encode(tfm_model_config_of(a), x, sizeof x);
+    const size_t m = tfm_config_encode(tfm_model_config_of(b), y, sizeof y);
+    check(n == m && n <= sizeof x && !memcmp(x, y, n), "%s: the description differs", what);
+}
+
+/* .tfm -> GGUF -> .tfm; `error`: a part of the message, or NULL: it is the same again. */
+static void check_back(const char *what, const tfm_model *m, const char *error) {
+    output gguf, again;
+    output_start(&gguf);
+    output_start(&again);
+    sink out = output_sink(&gguf);
+    convert_options options = output_options(&gguf);
+    int code = write_gguf(m, "model.tfm", &out, &options, &gguf.err);
+    if (error) {
+        check(code && strstr(gguf.err.msg, error), "%s: %d \"%s\"", what, code, code ? gguf.err.msg : "");
+    } else {
+        check(!code, "%s: %s", what, code ? gguf.err.msg : "");
+        if (!code) code = convert_bytes(&again, gguf.bytes, gguf.size);
+        check(!code, "%s, read again: %s", what, code ? again.err.msg : "");
+        if (!code) check_same_weights(what, m, again.model);
+        if (!code) check_same_description(what, m, again.model);
+    }
+    output_end(&gguf);
+    output_end(&again);
+}
+
+/* A GGUF model of an architecture and back; offset: its norms multiply by 1 + w, as from a directory. */
+static void check_gguf_back(const char *arch, int layers, int pairs, int parts, const char *key, float value) {
+    gguf_builder *g = calloc(1, sizeof *g);
+    output o;
+    char name[96];
+    if (!g) exit(1);
+    gguf_keys(g, arch, layers);
+    snprintf(name, sizeof name, "%s.%s", arch, key ? key : "");
+    if (key) kv_f32(g, name, value);
+    snprintf(name, sizeof name, "%s.attention.sliding_window", arch);
+    if (!strncmp(arch, "gemma", 5) && arch[5]) kv_u32(g, name, 16);
+    kv_u32(g, "tokenizer.ggml.bos_token_id", 1);
+    kv_u32(g, "tokenizer.ggml.eos_token_id", 2);
+    kv_u32(g, "tokenizer.ggml.eot_token_id", 4);
+    gguf_model(g, layers, pairs, parts);
+    if (key && strstr(key, "freq_base")) gguf_tensor_of(g, "rope_freqs.weight", 0, HEAD_DIM / 2, 0);
+    finish_gguf(g);
+    output_start(&o);
+    int code = convert_bytes(&o, g->file, g->size);
+    check(!code, "%s: %s", arch, code ? o.err.msg : "");
+    if (!code) check_back(arch, o.model, NULL);
+    output_end(&o);
+    free(g);
+}
+
+/* The same model with a field that no architecture has. */
+static void check_cannot_say(void) {
+    gguf_builder *g = calloc(1, sizeof *g);
+    output o;
+    if (!g) exit(1);
+    gguf_keys(g, "qwen2", 1);
+    gguf_model(g, 1, 0, BIAS_QKV);
+    finish_gguf(g);
+    output_start(&o);
+    int code = convert_bytes(&o, g->file, g->size);
+    check(!code, "qwen2: %s", code ? o.err.msg : "");
+    tfm_block *b = code ? NULL : (tfm_block *)(uintptr_t)tfm_model_config_of(o.model)->blocks; /* the test's own memory */
+    if (b) {
+        b->residual_scale = 0.5f;
+        check_back("a field of none", o.model, "residual_scale is 0.5");
+        b->residual_scale = 0;
+        b->norm_offset = 1;
+        check_back("norms that differ", o.model, "norm_offset");
+    }
+    output_end(&o);
+    free(g);
+}
+
+void test_write_gguf(void) {
+    check_gguf_back("llama", 2, 1, 0, NULL, 0);
+    check_gguf_back("llama", 2, 1, BIAS_QKV, "rope.freq_base", 5e5f);
+    check_gguf_back("llama", 1, 1, 0, "rope.scaling.factor", 4);
+    check_gguf_back("qwen2", 3, 0, BIAS_QKV, NULL, 0);
+    check_gguf_back("qwen3", 1, 0, QK_NORM, NULL, 0);
+    check_gguf_back("gemma", 2, 0, 0, NULL, 0);
+    check_gguf_back("gemma2", 4, 0, SANDWICH, "attn_logit_softcapping", 0);
+    check_gguf_back("gemma3", 7, 0, SANDWICH | QK_NORM, "rope.freq_base_swa", 2e4f);
+    check_cannot_say();
+    static unsigned char file[65536]; /* pairs stay pairs: another description, the same rows */
+    output o;
+    output_start(&o);
+    int code = convert_bytes(&o, file, make_l2c(file, 0));
+    check(!code, "llama2c: %s", code ? o.err.msg : "");
+    if (!code) {
+        output gguf;
+        output_start(&gguf);
+        sink out = output_sink(&gguf);
+        convert_options options = output_options(&gguf);
+        code = write_gguf(o.model, "l2c.tfm", &out, &options, &gguf.err);
+        check(!code && gguf.size > 1000, "llama2c to GGUF: %s", code ? gguf.err.msg : "");
+        output_end(&gguf);
+    }
     output_end(&o);
 }

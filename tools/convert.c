@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "checkpoint.h"
+#include "plan.h"
 #include "writer.h"
 
 enum { CHUNK_BYTES = 1 << 20 };
@@ -84,31 +84,6 @@ static int settle_head(checkpoint *c, tfm_error *err) {
 
 /* ---- THE PLAN -------------------------------------------------------------------------------------------------- */
 
-/* The rows of a role inside a tensor that holds several: `run` rows from `start` on, then again `period` further. */
-typedef struct row_slice {
-    int64_t start, run, period;
-    int64_t total;   /* rows of the whole tensor, or of the expert's part */
-    int experts;     /* so many parts stand in the tensor one after another; 0: it is one */
-    int64_t part;    /* rows, as the source has them, before the expert's part */
-    int columns;     /* the source is [in][out]: its columns are meant */
-    int pair_heads;  /* so many heads stand as interleaved pairs, see pair_row; 0: none */
-    int64_t swap;    /* rows of a head whose halves stand the other way round; 0: none do */
-    int unit;        /* rows are scaled to length 1 */
-} row_slice;
-
-typedef struct plan_item {
-    const ckpt_tensor *from;
-    row_slice slice;
-} plan_item;
-
-typedef struct plan {
-    tfm_config config;
-    tfm_weight *weights;
-    plan_item *items;
-    int64_t n, room;
-    uint64_t bytes;         /* of the source */
-} plan;
-
 static const char *shape_text(const ckpt_tensor *t, char *buf, size_t size) {
     size_t used = 0;
     buf[0] = 0;
@@ -151,7 +126,7 @@ static int check_tensor(const checkpoint *c, const ckpt_tensor *t, int vector, c
                      (long long)rows, (long long)cols);
 }
 
-static row_slice slice_of(const tfm_config *cfg, int layer, int expert, int take, int64_t rows, int64_t cols) {
+row_slice plan_slice(const tfm_config *cfg, int layer, int expert, int take, int64_t rows, int64_t cols) {
     const tfm_block *b = &cfg->blocks[layer >= 0 && cfg->layer_block ? cfg->layer_block[layer] : 0];
     const int64_t d = b->head_dim, q = b->n_heads * d, kv = b->n_kv_heads * d, group = b->n_heads / b->n_kv_heads * d;
     row_slice s = {0, rows, rows, rows, 0, 0, (take & TAKE_COLUMNS) != 0, 0, 0, 0};
@@ -245,7 +220,7 @@ static int plan_tensor(checkpoint *c, plan *p, int layer, int role, int expert, 
                          checkpoint_role_name(c, role, layer, expert, missing, sizeof missing), (long long)rows,
                          (long long)cols);
     const int vector = rows == 1;
-    row_slice slice = slice_of(&p->config, layer, expert, name->take, vector ? cols : rows, vector ? 1 : cols);
+    row_slice slice = plan_slice(&p->config, layer, expert, name->take, vector ? cols : rows, vector ? 1 : cols);
     slice.unit = role == TFM_ROLE_HEAD && has_unit_head(c);
     int code = check_tensor(c, t, vector, &slice, cols, err);
     if (!code) code = grow_plan(c, p, err);
@@ -327,7 +302,7 @@ static void settle_width(checkpoint *c) {
     p->given[P_D_FF] = GIVEN_FILE;
 }
 
-static int make_plan(checkpoint *c, plan *p, tfm_error *err) {
+int make_plan(checkpoint *c, plan *p, tfm_error *err) {
     memset(p, 0, sizeof *p);
     int code = settle_head(c, err);
     if (!code) settle_width(c);
@@ -357,7 +332,7 @@ static int64_t pair_row(int64_t r, int64_t rows, int heads) {
 }
 
 /* Where row r of the model stands in the source, or in the expert's part of it. */
-static int64_t source_row(const row_slice *s, int64_t r) {
+int64_t plan_source_row(const row_slice *s, int64_t r) {
     if (s->pair_heads) r = pair_row(r, s->total, s->pair_heads);
     if (s->swap) r += r % s->swap < s->swap / 2 ? s->swap / 2 : -(s->swap / 2);
     return s->start + r / s->run * s->period + r % s->run;
@@ -368,8 +343,8 @@ static int gather(const stream *s, const plan_item *item, int64_t first, int64_t
     const ckpt_tensor *t = item->from;
     int code = TFM_OK;
     for (int64_t i = 0, run; !code && i < n; i += run) {
-        const int64_t from = source_row(&item->slice, first + i);
-        for (run = 1; i + run < n && source_row(&item->slice, first + i + run) == from + run; run++) {}
+        const int64_t from = plan_source_row(&item->slice, first + i);
+        for (run = 1; i + run < n && plan_source_row(&item->slice, first + i + run) == from + run; run++) {}
         code = read_rows(s->c, t, item->slice.part + from, run, buf + (size_t)i * t->row_bytes, s->err);
     }
     return code;
@@ -380,7 +355,7 @@ static void gather_columns(const plan_item *item, int64_t cols, const char *whol
     const ckpt_tensor *t = item->from;
     const size_t element = (size_t)tfm_type_get(t->type)->block_bytes;
     for (int64_t i = 0; i < n; i++) {
-        const char *column = whole + (size_t)source_row(&item->slice, first + i) * element;
+        const char *column = whole + (size_t)plan_source_row(&item->slice, first + i) * element;
         for (int64_t k = 0; k < cols; k++, buf += element) memcpy(buf, column + (size_t)k * t->row_bytes, element);
     }
 }
@@ -407,7 +382,7 @@ static int stream_vector(stream *s, const plan_item *item, const tfm_tensor *t, 
     tfm_tensor_row(&as_stored, 0, values);
     for (int64_t i = 0; i < t->cols; i++) {
         uint32_t bits;
-        memcpy(&bits, &values[source_row(slice, i)], sizeof bits);
+        memcpy(&bits, &values[plan_source_row(slice, i)], sizeof bits);
         for (int k = 0; k < 4; k++) out[4 * i + k] = (unsigned char)(bits >> (8 * k));
     }
     return writer_data(s->w, out, (size_t)t->cols * sizeof *values, s->err);

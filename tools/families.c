@@ -27,7 +27,7 @@ static const family *family_named(const char *name) {
     return NULL;
 }
 
-static const family *base_of(const family *f) { return family_named(f->base); }
+const family *family_base(const family *f) { return family_named(f->base); }
 
 const family *family_find(source_form form, const char *name, family_asks *ask, const void *user) {
     const family *f, *plain = NULL;
@@ -59,7 +59,7 @@ const char *family_list(source_form form, char *buf, size_t size) {
 static int is_last(const rule *r) { return !r->key && r->kind != RULE_FIXED; }
 
 const rule *family_rule(const family *f, source_form form, const char *key, int i) {
-    for (; f; f = base_of(f)) {
+    for (; f; f = family_base(f)) {
         int here = 0;
         for (const rule *r = f->form[form].rules; r && !is_last(r); r++)
             if (r->key && !strcmp(r->key, key) && here++ == i) return r;
@@ -69,7 +69,7 @@ const rule *family_rule(const family *f, source_form form, const char *key, int 
 }
 
 void family_defaults(const family *f, source_form form, value_set *set) {
-    if (f->base) family_defaults(base_of(f), form, set);
+    if (f->base) family_defaults(family_base(f), form, set);
     for (const rule *r = f->form[form].rules; r && !is_last(r); r++) {
         if (r->kind != RULE_FIXED && !(r->flags & RULE_DEFAULT)) continue;
         set->v[r->param] = r->kind == RULE_BITS ? (int)set->v[r->param] | (int)r->value : r->value;
@@ -78,7 +78,7 @@ void family_defaults(const family *f, source_form form, value_set *set) {
 }
 
 const char *family_missing(const family *f, source_form form, const value_set *set) {
-    for (const family *at = f; at; at = base_of(at))
+    for (const family *at = f; at; at = family_base(at))
         for (const rule *r = at->form[form].rules; r && !is_last(r); r++)
             if ((r->flags & RULE_REQUIRED) && set->given[r->param] != GIVEN_FILE &&
                 family_rule(f, form, r->key, 0) == r)
@@ -87,7 +87,7 @@ const char *family_missing(const family *f, source_form form, const value_set *s
 }
 
 const name_row *family_name(const family *f, source_form form, int role, int i) {
-    for (; f; f = base_of(f)) {
+    for (; f; f = family_base(f)) {
         int here = 0;
         for (const name_row *n = f->form[form].names; n && n->pattern; n++)
             if (n->role == role && here++ == i) return n;
@@ -97,12 +97,12 @@ const name_row *family_name(const family *f, source_form form, int role, int i) 
 }
 
 const char *const *family_prefixes(const family *f, source_form form) {
-    while (f->base && !f->form[form].prefixes) f = base_of(f);
+    while (f->base && !f->form[form].prefixes) f = family_base(f);
     return f->form[form].prefixes;
 }
 
 int family_owns(const family *f, source_form form, const char *prefix, const char *name) {
-    while (f->base && !f->form[form].own) f = base_of(f);
+    while (f->base && !f->form[form].own) f = family_base(f);
     for (const char *const *own = f->form[form].own; own && *own; own++) {
         const char *start = strcmp(*own, "@") ? *own : prefix;
         if (!strncmp(name, start, strlen(start))) return 1;
@@ -132,7 +132,7 @@ static int matches(const char *pattern, const char *text) {
 }
 
 int family_skips(const family *f, source_form form, const char *name) {
-    for (; f; f = base_of(f))
+    for (; f; f = family_base(f))
         for (const char *const *skip = f->form[form].skip; skip && *skip; skip++)
             if (matches(*skip, name)) return 1;
     return 0;
@@ -153,7 +153,7 @@ const char *family_format(const char *pattern, const char *prefix, int layer, in
 }
 
 const name_row *family_joined(const family *f, source_form form, int i) {
-    for (; f; f = base_of(f))
+    for (; f; f = family_base(f))
         for (const name_row *n = f->form[form].names; n && n->pattern; n++)
             if (strpbrk(n->pattern, "|%") && i-- == 0) return n;
     return NULL;

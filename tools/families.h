@@ -214,6 +214,8 @@ typedef struct family {
 typedef int family_asks(const void *user, const char *key);
 /* The family of a model_type (or GGUF architecture); NULL: unknown. */
 const family *family_find(source_form form, const char *name, family_asks *ask, const void *user);
+/* The family that one derives from, NULL: none. */
+const family *family_base(const family *f);
 /* "gemma, gemma2, ..." for messages. */
 const char *family_list(source_form form, char *buf, size_t size);
 /* The i-th family of all tables; NULL past the end. */

@@ -1,6 +1,6 @@
-/* tfm-convert - a checkpoint (Hugging Face directory, GGUF, llama2.c .bin) becomes a .tfm file.
+/* tfm-convert - a checkpoint (Hugging Face directory, GGUF, llama2.c .bin) becomes a .tfm file, or a .tfm file a GGUF.
  *
- * This is the shell around convert.c: options, files, progress. The file appears whole or not at all.
+ * This is the shell around convert.c and write_gguf.c: options, files, progress. The file appears whole or not at all.
  */
 #include <string.h>
 
@@ -8,11 +8,12 @@
 #include "convert.h"
 #include "families.h"
 #include "quantize_cli.h"
+#include "write_gguf.h"
 
 enum { MAX_ALLOWED = 32 };
 
 static quantize_options quantize;
-static int vocab_only, list_families;
+static int vocab_only, to_gguf, list_families;
 static const char *tokenizer_path, *allowed, *array_name;
 
 static const cli_option option_rows[] = {
@@ -22,6 +23,7 @@ static const cli_option option_rows[] = {
                "tokenizer.json, tokenizer.model, tokenizer.bin or a GGUF to take the tokenizer from", NULL),
     CLI_STRING(0, "allow-unknown", "KEY,...", &allowed, "", "keys of the configuration that may be ignored", NULL),
     CLI_STRING(0, "c-array", "NAME", &array_name, "", "OUT is a C header with the file as an array; SRC may be a .tfm too", NULL),
+    CLI_FLAG(0, "to-gguf", &to_gguf, "write a GGUF file from a .tfm file; every weight keeps its type and its bits"),
     CLI_FLAG(0, "families", &list_families, "print the table of known families, as the README has it, and stop"),
     CLI_END
 };
@@ -29,6 +31,7 @@ static const char *const arg_names[] = {"SRC", "OUT.tfm"};
 static const cli command_line = {
     "tfm-convert", "[--type T] [--imatrix FILE] [--vocab-only] [--tokenizer FILE] SRC OUT.tfm\n"
     "       tfm-convert --c-array NAME [...] SRC OUT.h\n"
+    "       tfm-convert --to-gguf IN.tfm OUT.gguf\n"
     "       tfm-convert --families",
     "SRC: a Hugging Face directory (config.json, tokenizer files, weights as safetensors or as PyTorch's .bin), or its\n"
     "file of weights; a GGUF file (a split one by its first part); a llama2.c .bin of version 0, 1 or 2.",
@@ -165,6 +168,24 @@ static int run_file(const char *path, sink *out, convert_options *o, tfm_error *
     return code;
 }
 
+/* The way back: the file is mapped, not read. */
+static int run_to_gguf(const char *path, const char *out_path, const convert_options *o, tfm_error *err) {
+    tfm_model *model;
+    tfm_error why;
+    sink out;
+    if (path_same_file(path, out_path)) return tool_fail(err, TFM_ERR_ARG, "%s: is the source itself", out_path);
+    int code = tfm_model_open(path, NULL, &model, &why);
+    if (code) return tool_fail(err, code, strstr(why.msg, path) ? "%.0s%s" : "%s: %s", path, why.msg);
+    code = sink_open_file(&out, out_path, err);
+    if (!code) {
+        code = write_gguf(model, path, &out, o, err);
+        if (!code) code = sink_commit(&out, err);
+        if (code) sink_discard(&out);
+    }
+    tfm_model_close(model);
+    return code;
+}
+
 /* The sources are open before the output, so that it cannot be one of them. */
 static int run(const char *src, const char *out_path, convert_options *o, arena *mem, tfm_error *err) {
     source tokenizer;
@@ -205,6 +226,8 @@ int main(int argc, char **argv) {
     if (status != CLI_GO_ON) return program_end(status);
     if (list_families && n_args) return cli_wrong(&command_line, "--families stands alone");
     if (list_families) return program_end(print_families());
+    if (to_gguf && (quantize.type_given || quantize.imatrix_path || vocab_only || tokenizer_path || allowed || array_name))
+        return cli_wrong(&command_line, "--to-gguf goes with no other option");
     if (n_args < 2) return cli_wrong(&command_line, "missing argument %s", arg_names[n_args]);
     if (array_name && !c_array_name_ok(array_name))
         return cli_wrong(&command_line, "--c-array %s: no name of a C array", array_name);
@@ -225,7 +248,8 @@ int main(int argc, char **argv) {
     o.threads = setup.threads;
     o.user = &bar;
     o.progress = on_progress;
-    if (!code) code = run(args[0], args[1], &o, &mem, &err);
+    if (!code && to_gguf) code = run_to_gguf(args[0], args[1], &o, &err);
+    else if (!code) code = run(args[0], args[1], &o, &mem, &err);
     progress_end(&bar);
     quantize_setup_close(&setup);
     arena_free(&mem);

@@ -144,6 +144,11 @@ static const pre_tokenizer known[] = {
     {" gemma4 granite-embed-multi-311m sarvam-moe ", {lines}, SPACES},
 };
 
+const char *tokenizer_pre_names(int i) {
+    const int n = (int)(sizeof known / sizeof known[0]);
+    return i >= 0 && i < n ? known[(i + 1) % n].names : NULL;
+}
+
 /* Tokens that end a turn or a text; files that call them ordinary are overruled. */
 static const char *const control_names[] = {
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<EOT>", "<|end_of_text|>",
