@@ -362,6 +362,24 @@ fails 1 "$WORK/none/x" tfm-eval "$MODEL" --ppl "$WORK/long" -c 32 --chunks 1 --i
 expect "a file of a failed run" test ! -e "$WORK/never"
 done_with "tfm-quantize: errors"
 
+# ---- tfm-convert, there and back ---------------------------------------------------------------------------------------
+
+run 0 tfm-convert --to-gguf "$MODEL" "$WORK/back.gguf"
+run 0 tfm-convert "$WORK/back.gguf" "$WORK/back.tfm"
+for t in token_embd.weight blk.0.attn_q.weight blk.1.ffn_down.weight output_norm.weight; do
+    run 0 tfm-inspect "$MODEL" --tensor $t --out "$WORK/tensor"
+    run 0 tfm-inspect "$WORK/back.tfm" --tensor $t --out "$WORK/tensor.back"
+    expect "$t differs" cmp "$WORK/tensor" "$WORK/tensor.back"
+done
+INPUT=README.md run 0 tfm-tokenize "$MODEL"
+cp "$OUT" "$WORK/ids"
+INPUT=README.md run 0 tfm-tokenize "$WORK/back.tfm"
+expect "the tokenizer gives other ids" cmp "$OUT" "$WORK/ids"
+fails 1 "no.tfm" tfm-convert --to-gguf "$WORK/no.tfm" "$WORK/never"
+fails 2 "no other option" tfm-convert --to-gguf --type f16 "$MODEL" "$WORK/never"
+expect "a file is left" test ! -e "$WORK/never"
+done_with "tfm-convert: to GGUF and back"
+
 # ---- tfm-inspect, tfm-bench ------------------------------------------------------------------------------------------
 
 run 0 tfm-inspect "$MODEL" --bandwidth 20 --verify

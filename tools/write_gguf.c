@@ -277,7 +277,7 @@ static int compare_tensors(const job *j) {
 }
 
 static int read_back(job *j) {
-    static const convert_options quiet = {.type = CONVERT_SOURCE, .warn = no_warning};
+    static const convert_options quiet = {.warn = no_warning};
     j->head = gguf_out_head(&j->out, j->mem, &j->n_head);
     if (!j->head) return tool_fail(j->err, TFM_ERR_MEMORY, "%s: out of memory", j->file);
     const source src = {j, j->file, j->n_head + j->out.data_bytes, read_head};
