@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "convert_output.h"
+#include "tools/write_gguf.h"
 
 enum { ROOM = 4 << 20 };
 
@@ -59,4 +60,59 @@ void put_f32(unsigned char *to, size_t *at, float value) {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
     put_le(to, at, bits, 4);
+}
+
+int output_convert(output *o, const void *bytes, size_t n) {
+    source src = source_memory("file", bytes, n);
+    sink out = output_sink(o);
+    convert_options options = output_options(o);
+    return output_open(o, convert_file(&src, &out, &options, &o->err));
+}
+
+/* The tensor of an identity; data NULL: there is none. */
+static tfm_tensor same_tensor(const tfm_model *m, const tfm_weight *of) {
+    const tfm_tensor none = {NULL, 0, 0, 0, 0};
+    tfm_weight w;
+    for (int64_t i = 0; tfm_model_weight(m, i, &w); i++)
+        if (w.layer == of->layer && w.role == of->role && w.expert == of->expert) return w.t;
+    return none;
+}
+
+/* Every tensor of a in b, bit for bit. */
+static void check_same_weights(const char *what, const tfm_model *a, const tfm_model *b) {
+    tfm_weight w;
+    for (int64_t i = 0; tfm_model_weight(a, i, &w); i++) {
+        const tfm_tensor t = same_tensor(b, &w);
+        const size_t n = tfm_tensor_bytes(w.t.type, w.t.layout, w.t.rows, w.t.cols);
+        check(t.data && t.type == w.t.type && t.rows == w.t.rows && t.cols == w.t.cols && !memcmp(t.data, w.t.data, n),
+              "%s: %s of layer %d differs", what, tfm_role_name(w.role), (int)w.layer);
+    }
+    check(tfm_model_weight_count(a) == tfm_model_weight_count(b), "%s: tensors", what);
+}
+
+static void check_same_description(const char *what, const tfm_model *a, const tfm_model *b) {
+    static unsigned char x[65536], y[65536];
+    const size_t n = tfm_config_encode(tfm_model_config_of(a), x, sizeof x);
+    const size_t m = tfm_config_encode(tfm_model_config_of(b), y, sizeof y);
+    check(n == m && n <= sizeof x && !memcmp(x, y, n), "%s: the description differs", what);
+}
+
+void check_to_gguf(const char *what, const tfm_model *m, const char *error) {
+    output gguf, again;
+    output_start(&gguf);
+    output_start(&again);
+    sink out = output_sink(&gguf);
+    convert_options options = output_options(&gguf);
+    int code = write_gguf(m, "model.tfm", &out, &options, &gguf.err);
+    if (error) {
+        check(code && strstr(gguf.err.msg, error), "%s: %d \"%s\"", what, code, code ? gguf.err.msg : "");
+    } else {
+        check(!code, "%s: %s", what, code ? gguf.err.msg : "");
+        if (!code) code = output_convert(&again, gguf.bytes, gguf.size);
+        check(!code, "%s, read again: %s", what, code ? again.err.msg : "");
+        if (!code) check_same_weights(what, m, again.model);
+        if (!code) check_same_description(what, m, again.model);
+    }
+    output_end(&gguf);
+    output_end(&again);
 }

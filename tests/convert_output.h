@@ -20,6 +20,11 @@ convert_options output_options(output *o); /* every tensor as it is, warnings to
 /* Opens what was converted, checked whole; code is what the converter returned. */
 int output_open(output *o, int code);
 
+/* Converts a GGUF or llama2.c file and opens what comes out. */
+int output_convert(output *o, const void *bytes, size_t n);
+/* .tfm -> GGUF -> .tfm; `error`: a part of the message, or NULL: it must be the same again, bit for bit. */
+void check_to_gguf(const char *what, const tfm_model *m, const char *error);
+
 /* A number as little-endian bytes at to + *at, whatever the host; *at goes on behind it. */
 void put_le(unsigned char *to, size_t *at, uint64_t value, int bytes);
 void put_f32(unsigned char *to, size_t *at, float value);

@@ -54,7 +54,7 @@ void gguf_put_f32(gguf_out *g, const char *key, float value) {
 
 void gguf_put_bool(gguf_out *g, const char *key, int value) {
     put_key(g, key, GGUF_BOOL);
-    put_number(g, 0, value != 0, 1);
+    gguf_add_bool(g, value);
 }
 
 void gguf_put_text(gguf_out *g, const char *key, const char *value) {
@@ -69,6 +69,8 @@ void gguf_put_array(gguf_out *g, const char *key, gguf_value_type type, uint64_t
 }
 
 void gguf_add_u32(gguf_out *g, uint32_t value) { put_number(g, 0, value, 4); }
+
+void gguf_add_bool(gguf_out *g, int value) { put_number(g, 0, value != 0, 1); }
 
 void gguf_add_f32(gguf_out *g, float value) {
     uint32_t bits;

@@ -22,6 +22,7 @@ void gguf_put_text(gguf_out *g, const char *key, const char *value);
 /* An array of n; then n values with the functions below. */
 void gguf_put_array(gguf_out *g, const char *key, gguf_value_type type, uint64_t n);
 void gguf_add_u32(gguf_out *g, uint32_t value); /* also of an i32 */
+void gguf_add_bool(gguf_out *g, int value);
 void gguf_add_f32(gguf_out *g, float value);
 void gguf_add_text(gguf_out *g, const char *text, size_t n);
 /* dims: innermost first. Returns where its data begins behind the head. */

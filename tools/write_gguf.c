@@ -36,19 +36,26 @@ typedef struct job {
 
 /* ---- FROM THE DESCRIPTION TO VALUES ---------------------------------------------------------------------------- */
 
-/* Values that are fields. block: of the layers that see everything; else of the model. */
-static const struct { unsigned char param, block; const char *field; } value_fields[] = {
-    {P_N_LAYERS, 0, "n_layers"}, {P_D_MODEL, 0, "d_model"}, {P_N_VOCAB, 0, "n_vocab"}, {P_N_CTX, 0, "n_ctx"},
-    {P_EMBED_SCALE, 0, "embed_scale"}, {P_LOGIT_SCALE, 0, "logit_scale"}, {P_LOGIT_SOFTCAP, 0, "logit_softcap"},
-    {P_POS_KIND, 0, "pos_kind"}, {P_POS_OFFSET, 0, "pos_offset"}, {P_EMBED_NORM, 0, "embed_norm"},
-    {P_NORM_EPS, 1, "norm_eps"}, {P_NORM_KIND, 1, "norm_kind"}, {P_RESIDUAL, 1, "residual"},
-    {P_RESIDUAL_SCALE, 1, "residual_scale"}, {P_N_HEADS, 1, "n_heads"}, {P_N_KV_HEADS, 1, "n_kv_heads"},
-    {P_HEAD_DIM, 1, "head_dim"}, {P_VALUE_DIM, 1, "head_dim"}, {P_D_FF, 1, "d_ff"}, {P_ATTN_SCALE, 1, "attn_scale"},
-    {P_ATTN_SOFTCAP, 1, "attn_softcap"}, {P_QKV_CLAMP, 1, "qkv_clamp"}, {P_QK_NORM, 1, "qk_norm"}, {P_ACT, 1, "ffn_act"},
-    {P_ROPE_DIMS, 1, "rope_dims"}, {P_ROPE_THETA, 1, "rope_theta"}, {P_ROPE_STYLE, 1, "rope_style"},
-    {P_ROPE_SCALING, 1, "rope_scaling"}, {P_ROPE_FACTOR, 1, "rope_factor"}, {P_ROPE_CTX_ORIG, 1, "rope_ctx_orig"},
-    {P_ROPE_SLOW, 1, "rope_low"}, {P_ROPE_FAST, 1, "rope_high"}, {P_ROPE_ATTN_FACTOR, 1, "rope_attn_factor"},
-    {P_TEMPERATURE, 1, "temperature"}};
+/* Values that are fields: of the model, of the layers that see everything, of layers that rotate q and k. */
+enum { OF_MODEL, OF_BLOCK, OF_ROPE };
+static const struct { unsigned char param, of; const char *field; } value_fields[] = {
+    {P_N_LAYERS, OF_MODEL, "n_layers"}, {P_D_MODEL, OF_MODEL, "d_model"}, {P_N_VOCAB, OF_MODEL, "n_vocab"},
+    {P_N_CTX, OF_MODEL, "n_ctx"}, {P_EMBED_SCALE, OF_MODEL, "embed_scale"}, {P_LOGIT_SCALE, OF_MODEL, "logit_scale"},
+    {P_LOGIT_SOFTCAP, OF_MODEL, "logit_softcap"}, {P_POS_KIND, OF_MODEL, "pos_kind"},
+    {P_POS_OFFSET, OF_MODEL, "pos_offset"}, {P_EMBED_NORM, OF_MODEL, "embed_norm"}, {P_NORM_EPS, OF_BLOCK, "norm_eps"},
+    {P_NORM_KIND, OF_BLOCK, "norm_kind"}, {P_RESIDUAL, OF_BLOCK, "residual"},
+    {P_RESIDUAL_SCALE, OF_BLOCK, "residual_scale"}, {P_N_HEADS, OF_BLOCK, "n_heads"},
+    {P_N_KV_HEADS, OF_BLOCK, "n_kv_heads"}, {P_HEAD_DIM, OF_BLOCK, "head_dim"}, {P_VALUE_DIM, OF_BLOCK, "head_dim"},
+    {P_D_FF, OF_BLOCK, "d_ff"}, {P_ATTN_SCALE, OF_BLOCK, "attn_scale"}, {P_ATTN_SOFTCAP, OF_BLOCK, "attn_softcap"},
+    {P_QKV_CLAMP, OF_BLOCK, "qkv_clamp"}, {P_QK_NORM, OF_BLOCK, "qk_norm"}, {P_ACT, OF_BLOCK, "ffn_act"},
+    {P_ROPE_DIMS, OF_ROPE, "rope_dims"}, {P_ROPE_THETA, OF_ROPE, "rope_theta"}, {P_ROPE_STYLE, OF_ROPE, "rope_style"},
+    {P_ROPE_SCALING, OF_ROPE, "rope_scaling"}, {P_ROPE_FACTOR, OF_ROPE, "rope_factor"},
+    {P_ROPE_CTX_ORIG, OF_ROPE, "rope_ctx_orig"}, {P_ROPE_SLOW, OF_ROPE, "rope_low"},
+    {P_ROPE_FAST, OF_ROPE, "rope_high"}, {P_ROPE_ATTN_FACTOR, OF_ROPE, "rope_attn_factor"},
+    {P_ROPE_MSCALE, OF_ROPE, "rope_mscale"}, {P_ROPE_MSCALE_ALL, OF_ROPE, "rope_mscale_all"},
+    {P_TEMPERATURE, OF_ROPE, "temperature"}, {P_N_EXPERTS, OF_BLOCK, "n_experts"},
+    {P_N_EXPERTS_USED, OF_BLOCK, "n_experts_used"}, {P_D_EXPERT, OF_BLOCK, "d_expert"},
+    {P_ROUTER_SCALE, OF_BLOCK, "router_scale"}};
 
 static double field_value(const void *base, const tfm_field *fields, int n, const char *name) {
     for (int i = 0; i < n; i++) {
@@ -89,20 +96,34 @@ static void give(value_set *set, param p, double value) {
     set->given[p] = value != 0 ? GIVEN_FILE : 0;
 }
 
+/* The block of the first layer that rotates, one without a window if there is such a layer; else of the first. */
+static const tfm_block *rope_block(const tfm_config *c) {
+    const tfm_block *found = NULL;
+    for (int32_t i = 0; i < c->n_layers; i++) {
+        const tfm_block *b = block_of(c, i);
+        if (b->rope_style && (!found || (found->window && !b->window))) found = b;
+    }
+    return found ? found : block_of(c, 0);
+}
+
 static void values_of(const tfm_config *c, value_set *set) {
     int n_config, n_block;
     const tfm_field *of_config = tfm_config_fields(&n_config), *of_block = tfm_block_fields(&n_block);
     const int32_t full = first_layer(c, 0), local = first_layer(c, 1);
     const tfm_block *b = block_of(c, full < 0 ? 0 : full), *w = local < 0 ? NULL : block_of(c, local);
+    const tfm_block *rope = rope_block(c);
     memset(set, 0, sizeof *set);
-    for (size_t i = 0; i < sizeof value_fields / sizeof *value_fields; i++)
+    for (size_t i = 0; i < sizeof value_fields / sizeof *value_fields; i++) {
+        const char *field = value_fields[i].field;
         give(set, (param)value_fields[i].param,
-             value_fields[i].block ? field_value(b, of_block, n_block, value_fields[i].field)
-                                   : field_value(c, of_config, n_config, value_fields[i].field));
-    if (!b->rope_dims && b->rope_style) give(set, P_ROPE_DIMS, b->head_dim);
+             value_fields[i].of == OF_MODEL ? field_value(c, of_config, n_config, field)
+                                            : field_value(value_fields[i].of == OF_ROPE ? rope : b, of_block, n_block, field));
+    }
+    if (!rope->rope_dims && rope->rope_style) give(set, P_ROPE_DIMS, rope->head_dim);
     if (c->logit_scale != 0) give(set, P_LOGIT_DIVISOR, 1 / (double)c->logit_scale);
-    if (b->rope_scaling == TFM_ROPE_FACTORS) give(set, P_ROPE_SCALING, TFM_ROPE_PLAIN); /* a tensor says it */
+    if (rope->rope_scaling == TFM_ROPE_FACTORS) give(set, P_ROPE_SCALING, TFM_ROPE_PLAIN); /* a tensor says it */
     if (!w) return;
+    give(set, P_LAYER_TYPES, 1);
     give(set, P_WINDOW, w->window);
     give(set, P_WINDOW_PERIOD, full < 0 ? 0 : window_period(c));
     give(set, P_ROPE_LOCAL_THETA, (double)w->rope_theta);
@@ -134,7 +155,11 @@ static void put_rule(job *j, const char *key, const rule *r, const value_set *se
             break;
         }
         break;
-    default: break;
+    default:
+        if (r->param != P_LAYER_TYPES) break;
+        gguf_put_array(&j->out, key, GGUF_BOOL, (uint64_t)j->wanted.n_layers);
+        for (int32_t i = 0; i < j->wanted.n_layers; i++) gguf_add_bool(&j->out, block_of(&j->wanted, i)->window != 0);
+        break;
     }
 }
 
@@ -191,12 +216,48 @@ static int is_declared(const char *const *names, int64_t n, const char *name) {
     return 0;
 }
 
+/* xIELU's four values of each layer are lists of the metadata. */
+static int put_activations(job *j) {
+    static const char *const keys[] = {"xielu.alpha_p", "xielu.alpha_n", "xielu.beta", "xielu.eps"};
+    if (block_of(&j->wanted, 0)->ffn_act != TFM_ACT_XIELU) return TFM_OK;
+    for (int k = 0; k < 4; k++) {
+        gguf_put_array(&j->out, keys[k], GGUF_F32, (uint64_t)j->wanted.n_layers);
+        for (int32_t i = 0; i < j->wanted.n_layers; i++) {
+            const tfm_tensor t = tfm_model_tensor(j->model, i, TFM_ROLE_ACT);
+            if (!t.data || t.cols != 4)
+                return tool_fail(j->err, TFM_ERR_UNSUPPORTED, "%s: layer %d has another activation", j->file, (int)i);
+            gguf_add_f32(&j->out, ((const float *)t.data)[k]);
+        }
+    }
+    return TFM_OK;
+}
+
+/* Tensors that GGUF has in its metadata, or that whoever reads it computes. */
+static int is_no_tensor(int role) { return role == TFM_ROLE_ACT || role == TFM_ROLE_SLOPES; }
+
+/* The dimensions of a tensor, innermost first; returns how many. Norms of q and k for each head are a matrix. */
+static int shape_of(const job *j, const tfm_weight *w, const row_slice *s, int64_t dims[3]) {
+    const tfm_block *b = block_of(&j->wanted, w->layer < 0 ? 0 : w->layer);
+    const int by_head = b->qk_norm == TFM_QKNORM_HEADS && (w->role == TFM_ROLE_Q_NORM || w->role == TFM_ROLE_K_NORM);
+    int n = 0;
+    if (w->t.rows == 1 && by_head) {
+        dims[n++] = b->head_dim;
+        dims[n++] = s->total / b->head_dim;
+        return n;
+    }
+    if (w->t.rows > 1) dims[n++] = w->t.cols;
+    dims[n++] = s->total;
+    if (s->experts) dims[n++] = s->experts;
+    return n;
+}
+
 /* Several roles may share a tensor: it is declared with the first of them. */
 static int put_tensor(job *j, const tfm_weight *w, const char **names, int64_t *n) {
     char own[64], name[128];
     const name_row *row = name_of(j, w);
     tfm_weight_name(w->stack, w->layer, w->role, w->expert, own, sizeof own);
     const int vector = w->t.rows == 1;
+    if (is_no_tensor(w->role)) return TFM_OK;
     if (!row || w->stack != TFM_STACK_DECODER || (w->expert >= 0 && !(row->take & TAKE_EXPERTS)))
         return tool_fail(j->err, TFM_ERR_UNSUPPORTED, "%s: tensor %s: the GGUF architecture of %s has no such part",
                          j->file, own, j->family->name);
@@ -207,14 +268,9 @@ static int put_tensor(job *j, const tfm_weight *w, const char **names, int64_t *
     ++*n;
     const int64_t rows = vector ? w->t.cols : w->t.rows;
     const row_slice s = plan_slice(&j->wanted, w->layer, w->expert, row->take, rows, vector ? 1 : w->t.cols);
-    int64_t dims[3] = {w->t.cols, s.total, s.experts};
     const tfm_type_info *type = tfm_type_get(w->t.type);
-    int n_dims = s.experts ? 3 : 2;
-    if (vector) {
-        dims[0] = s.total;
-        dims[1] = s.experts;
-        n_dims--;
-    }
+    int64_t dims[3];
+    const int n_dims = shape_of(j, w, &s, dims);
     uint64_t bytes = (uint64_t)(dims[0] / type->block) * (uint64_t)type->block_bytes;
     for (int i = 1; i < n_dims; i++) bytes *= (uint64_t)dims[i]; /* no more than the tiles, which fit in memory */
     gguf_put_tensor(&j->out, name, (uint32_t)w->t.type, dims, n_dims, bytes);
@@ -268,8 +324,10 @@ static int compare_tensors(const job *j) {
     for (int64_t i = 0; i < j->p.n; i++) {
         const tfm_weight *w = &j->p.weights[i];
         const tfm_tensor *t = tensor_of(j, w);
-        if (t && t->type == w->t.type && t->rows == w->t.rows && t->cols == w->t.cols) continue;
-        return tool_fail(j->err, TFM_ERR_UNSUPPORTED, "%s: tensor %s: parts of different types or sizes", j->file,
+        const void *made = j->p.items[i].from->data; /* from the metadata, not from the file's data */
+        const int same = t && t->type == w->t.type && t->rows == w->t.rows && t->cols == w->t.cols;
+        if (same && (!made || !memcmp(made, t->data, (size_t)t->cols * sizeof(float)))) continue;
+        return tool_fail(j->err, TFM_ERR_UNSUPPORTED, "%s: tensor %s: parts of different types, sizes or values", j->file,
                          j->p.items[i].from->name);
     }
     if (j->p.n == j->n_weights) return TFM_OK;
@@ -358,6 +416,7 @@ static int try_family(job *j, const family *f) {
     gguf_put_u32(&j->out, "general.quantization_version", 2);
     put_keys(j, arch_name, &set);
     code = tokenizer_put_ids(&j->out, j->file, &j->wanted, j->err);
+    if (!code) code = put_activations(j);
     if (!code) code = put_tensors(j);
     return code ? code : read_back(j);
 }
@@ -498,6 +557,7 @@ static int write_file(job *j, sink *out) {
     uint64_t at = j->n_head;
     for (size_t i = 0; !code && i < j->c.n_tensors; i++) {
         const ckpt_tensor *t = &j->c.tensors[i];
+        if (t->data) continue;
         code = write_tensor(j, t, at, out);
         at += ((uint64_t)t->rows * t->row_bytes + GGUF_OUT_ALIGNMENT - 1) / GGUF_OUT_ALIGNMENT * GGUF_OUT_ALIGNMENT;
     }
