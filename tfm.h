@@ -1545,7 +1545,7 @@ static void tfm__write_plane(uint8_t *dst, int n, const uint8_t *code, tfm__plan
     }
 }
 
-static void tfm__write_scales(uint8_t *s, int kind, const tfm__block *in) {
+static void tfm__write_scales(uint8_t *s, int kind, const tfm_quant_block *in) {
     for (int i = 0; i < 16; i++) {
         const int scale = in->scale[i], minimum = in->minimum[i], six = scale + 32;
         if (kind == TFM__SC_NIBBLES) {
@@ -1566,7 +1566,7 @@ static void tfm__write_scales(uint8_t *s, int kind, const tfm__block *in) {
     }
 }
 
-static void tfm__write_source(uint8_t *dst, const tfm__format *f, const tfm__block *in) {
+static void tfm__write_source(uint8_t *dst, const tfm__format *f, const tfm_quant_block *in) {
     const int n = f->info.block;
     memset(dst, 0, (size_t)f->info.block_bytes);
     dst[f->d_at] = (uint8_t)in->d;
@@ -1793,7 +1793,7 @@ TFM_API void tfm_source_row(const tfm_tensor *t, int64_t row, void *out) {
     for (size_t c = 0; !f->bits && c < cols; c++)
         memcpy((uint8_t *)out + c * size, strip + (16 * c + (size_t)lane) * size, size);
     for (int64_t b = 0; f->bits && b < blocks; b++) {
-        tfm__block block;
+        tfm_quant_block block;
         tfm__read_tile(&block, f, strip, blocks, b, lane);
         tfm__write_source((uint8_t *)out + (size_t)b * size, f, &block);
     }
