@@ -13,6 +13,7 @@ Weights are not stored. Element `index` (row-major) of the tensor `name` is, in 
     x = fnv1a32(name) ^ index * 0x9E3779B1
     x ^= x >> 16;  x *= 0x85EBCA6B;  x ^= x >> 13;  x *= 0xC2B2AE35;  x ^= x >> 16
     value = offset + ((x & 255) - 128) * 2^-e        exact in float32; then rounded to nearest even for BF16 and F16
+    value = offset + ((x & 255) >> e)                U8: codes and scales of MXFP4
 
 NAME.json, in this order
     name, about       about = what a wrong reader of this model would miss
@@ -90,6 +91,8 @@ DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 def weight(name, shape, dtype, e, offset):
     count = int(np.prod(shape))
+    if dtype == "U8":
+        return torch.from_numpy((offset + ((mix(name, count) & 0xFF) >> e)).astype(np.uint8).reshape(shape))
     values = np.float32(offset) + (mix(name, count) & 0xFF).astype(np.float32) * np.float32(2.0 ** -e) \
         - np.float32(128 * 2.0 ** -e)
     return torch.from_numpy(values.reshape(shape)).to(DTYPES[dtype])
@@ -857,8 +860,25 @@ GROK1 = small("grok-1", num_experts=4, num_experts_per_tok=2, intermediate_size=
               attention_dropout=DROP)
 
 
+def mxfp4_names(tensors):
+    """Experts as gpt-oss is published: [experts][out][in / 32] blocks of 16 bytes, and their scales."""
+    out = []
+    for name, shape in tensors:
+        if name.endswith(("gate_up_proj", "down_proj")):
+            shape = [shape[0], shape[2], shape[1] // 32]
+            out += [(name + "_blocks", shape + [16]), (name + "_scales", shape)]
+        else:
+            out.append((name, shape))
+    return sorted(out)
+
+
 def moe_models():
     return [
+        Model("gpt_oss_mxfp4", "experts in MXFP4, gate and up row by row in turns", merged(GPT_OSS, {
+              "num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"], "quantization_config": {
+                  "modules_to_not_convert": ["model.layers.*.self_attn", "model.layers.*.mlp.router",
+                                             "model.embed_tokens", "lm_head"], "quant_method": "mxfp4"}}),
+              n_ids=24, edit=mxfp4_names),
         Model("grok1", "norms before and after each branch, capped scores with a scale of their own, weights as they are, "
               "GeGLU experts, multiplied embedding and logits", GROK1,
               wrong=[{"max_attn_value": 30.0}, {"attn_output_multiplier": 0.3536}, {"num_experts_per_tok": 1},
@@ -979,6 +999,15 @@ def saved_form(config, shards, fused=False):
         return read_json(tmp, "config.json"), read_json(tmp, "generation_config.json"), files
 
 
+def dtype_of(name, dtype, shape, model_type):
+    """dtype, e, offset; scales of MXFP4 are exponents around 2^-7."""
+    if name.endswith("_blocks"):
+        return "U8", 0, 0
+    if name.endswith("_scales"):
+        return "U8", 6, 119
+    return (dtype, *scale_of(name, shape, model_type))
+
+
 def describe(model, table):
     """The part of NAME.json that says how to build the directory."""
     base = table[model.twin] if model.twin else model
@@ -996,7 +1025,7 @@ def describe(model, table):
         out["generation_config"] = generation
     if base.shards:
         out["files"] = [[file, len(tensors)] for file, tensors in files]
-    out["tensors"] = [[name, shape, base.dtype, *scale_of(name, shape, config["model_type"])]
+    out["tensors"] = [[name, shape, *(dtype_of(name, base.dtype, shape, config["model_type"]))]
                       for _, tensors in files for name, shape in tensors]
     return out
 
@@ -1021,10 +1050,28 @@ def write_directory(path, ref):
 # ---------------------------------------------------------------------------------------------------------------------
 # running it
 
+def dequantized(path):
+    """The directory with MXFP4 as float32: pairs of codes, the low half first, times 2^(scale - 127)."""
+    table = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
+    tensors = safetensors.torch.load_file(os.path.join(path, "model.safetensors"))
+    for name in [n for n in tensors if n.endswith("_blocks")]:
+        blocks, scales = tensors.pop(name).int(), tensors.pop(name.replace("_blocks", "_scales")).float()
+        values = table[torch.stack((blocks & 15, blocks >> 4), dim=-1).flatten(-2).long()]
+        values = values * torch.exp2(scales - 127)[..., None]
+        tensors[name.replace("_blocks", "")] = values.flatten(-2).transpose(1, 2).contiguous()
+    plain = os.path.join(path, "plain")
+    os.makedirs(plain, exist_ok=True)
+    write_json(os.path.join(plain, "config.json"), merged(read_json(path, "config.json"), {"quantization_config": DROP}))
+    safetensors.torch.save_file(tensors, os.path.join(plain, "model.safetensors"), metadata={"format": "pt"})
+    return plain
+
+
 def load(path):
     """Float32, eager, strictly: every parameter of the model from the file, and nothing left over. Falcon's ALiBi is run
     by SDPA, as its authors do: the eager code of transformers adds the bias twice."""
     config = read_json(path, "config.json")
+    if (config.get("quantization_config") or {}).get("quant_method") == "mxfp4":
+        return load(dequantized(path))
     if model_for(config):
         model = model_for(config)(config)
         model.load_state_dict(safetensors.torch.load_file(os.path.join(path, "model.safetensors")))

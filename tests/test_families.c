@@ -115,11 +115,12 @@ static int write_file(const char *dir, const char *name, const void *data, size_
     return ok ? 0 : -1;
 }
 
-static size_t element_bytes(const char *dtype) { return strcmp(dtype, "F32") ? 2 : 4; }
+static size_t element_bytes(const char *dtype) { return !strcmp(dtype, "U8") ? 1 : strcmp(dtype, "F32") ? 2 : 4; }
 
 static void store(unsigned char *out, float x, const char *dtype) {
     uint32_t u;
-    if (!strcmp(dtype, "F32")) memcpy(&u, &x, 4);
+    if (!strcmp(dtype, "U8")) u = (uint32_t)x;
+    else if (!strcmp(dtype, "F32")) memcpy(&u, &x, 4);
     else u = !strcmp(dtype, "BF16") ? tiny_bf16(x) : tiny_f16(x);
     for (size_t i = 0; i < element_bytes(dtype); i++) out[i] = (unsigned char)(u >> 8 * i);
 }
@@ -151,7 +152,8 @@ static int write_safetensors(const reference *ref, const char *dir, const char *
         const size_t width = element_bytes(t.dtype), at = data.size;
         float *values = (float *)tiny_alloc(t.count * sizeof(float));
         unsigned char *bytes = (unsigned char *)tiny_alloc(t.count * width);
-        tiny_fill(values, t.count, t.name, (int)t.e, (float)t.offset);
+        if (strcmp(t.dtype, "U8")) tiny_fill(values, t.count, t.name, (int)t.e, (float)t.offset);
+        else tiny_fill_bytes(values, t.count, t.name, (int)t.e, (float)t.offset);
         for (size_t k = 0; k < t.count; k++) store(bytes + k * width, values[k], t.dtype);
         body.write_at(body.user, at, bytes, t.count * width);
         len = snprintf(text, sizeof text, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", i == first ? "{" : ",", t.name, t.dtype);

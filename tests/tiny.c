@@ -71,6 +71,10 @@ void tiny_fill(float *out, size_t n, const char *name, int e, float offset) {
     for (size_t i = 0; i < n; i++) out[i] = offset + (float)((int)(tiny_hash(name, (uint32_t)i) & 255) - 128) * step;
 }
 
+void tiny_fill_bytes(float *out, size_t n, const char *name, int e, float offset) {
+    for (size_t i = 0; i < n; i++) out[i] = offset + (float)((tiny_hash(name, (uint32_t)i) & 255) >> e);
+}
+
 void tiny_ids(int32_t *ids, size_t n, int32_t n_vocab, const char *name) {
     for (size_t i = 0; i < n; i++) ids[i] = (int32_t)(tiny_hash(name, (uint32_t)i) % (uint32_t)n_vocab);
 }

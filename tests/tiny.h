@@ -11,6 +11,8 @@ void tiny_free(void *p);
 /* The weights of tests/ref_families.py: a hash of (name, index), in steps of 2^-e around offset; exact in float32. */
 uint32_t tiny_hash(const char *name, uint32_t index);
 void tiny_fill(float *out, size_t n, const char *name, int e, float offset);
+/* Its bytes: offset + (hash & 255) >> e. */
+void tiny_fill_bytes(float *out, size_t n, const char *name, int e, float offset);
 /* n ids below n_vocab, hashed. */
 void tiny_ids(int32_t *ids, size_t n, int32_t n_vocab, const char *name);
 

@@ -18,6 +18,8 @@ enum { CONFIG_LIMIT = 16 << 20, PATH_TEXT = 320 };
 typedef struct hf_reader {
     safetensors st;
     packed_weights packed;
+    const st_tensor **scales;   /* [st.n_tensors]: of blocks in MXFP4; NULL for other tensors */
+    unsigned char *block_row;   /* room for a row of blocks and its scales */
     const source_dir *dir;
     const json *short_factor, *long_factor; /* of LongRoPE, if the config has them */
     int64_t *off_ids, n_off;                /* ids whose logits are as low as can be */
@@ -379,6 +381,8 @@ static int read_quantization(checkpoint *c, const json *config, tfm_error *err) 
     hf_reader *r = c->reader;
     if (r->packed.scheme.kind) return TFM_OK;
     const json *q = json_get(config, "quantization_config");
+    const char *method;
+    if (!json_string_or(q, "quant_method", "", &method, NULL) && !strcmp(method, "mxfp4")) return TFM_OK; /* kept: see add_blocks */
     return packed_config(&r->packed.scheme, json_is_null(q) ? json_get(config, "compression_config") : q, err);
 }
 
@@ -551,6 +555,79 @@ static int add_stored(checkpoint *c, const st_tensor *from, size_t index, tfm_er
     return checkpoint_add(c, &t, err);
 }
 
+enum { MX_BLOCK = 32, MX_CODES = 16 }; /* inputs of a block, bytes of its codes; with a byte of scale it is GGUF's */
+
+/* "X_blocks" [..][rows][blocks][16] and "X_scales" [..][rows][blocks] as one matrix of MXFP4 under the first's name. */
+static int add_blocks(checkpoint *c, const st_tensor *blocks, size_t index, const st_tensor *scales, tfm_error *err) {
+    hf_reader *r = c->reader;
+    const int n = blocks->n_dims;
+    ckpt_tensor t;
+    memset(&t, 0, sizeof t);
+    int fits = n >= 3 && scales->n_dims == n - 1 && blocks->dims[n - 1] == MX_CODES && !blocks->strided && !scales->strided;
+    for (int i = 0; fits && i < n - 1; i++) fits = blocks->dims[i] == scales->dims[i];
+    if (!fits || blocks->dims[n - 2] > INT32_MAX / MX_BLOCK)
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: tensors %s and %s do not go together", c->file, blocks->name, scales->name);
+    t.name = blocks->name;
+    t.type = TFM_MXFP4;
+    t.type_name = "MXFP4";
+    t.n_dims = n - 1;
+    memcpy(t.dims, blocks->dims, (size_t)(n - 2) * sizeof *t.dims);
+    t.dims[n - 2] = blocks->dims[n - 2] * MX_BLOCK;
+    t.index = index;
+    r->scales[index] = scales;
+    return checkpoint_add(c, &t, err);
+}
+
+/* The scales of blocks, by their names; NULL: these are no blocks. */
+static const st_tensor *scales_of(const safetensors *st, const st_tensor *blocks, arena *mem) {
+    const size_t n = strlen(blocks->name), cut = strlen("blocks");
+    if (blocks->dtype != ST_U8 || n < cut || strcmp(blocks->name + n - cut, "blocks")) return NULL;
+    const char *name = arena_printf(mem, "%.*sscales", (int)(n - cut), blocks->name);
+    const st_tensor *scales = name ? st_find(st, name) : NULL;
+    return scales && scales->dtype == ST_U8 ? scales : NULL;
+}
+
+/* Finds blocks and their scales; *used[i] = 1 for the scales. */
+static int find_blocks(checkpoint *c, hf_reader *r, unsigned char *used, tfm_error *err) {
+    const safetensors *st = &r->st;
+    size_t widest = 0;
+    r->scales = arena_array(c->mem, st->n_tensors + 1, sizeof *r->scales);
+    if (!r->scales) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    memset(r->scales, 0, (st->n_tensors + 1) * sizeof *r->scales);
+    for (size_t i = 0; i < st->n_tensors; i++) {
+        const st_tensor *t = &st->tensors[i], *scales = scales_of(st, t, c->mem);
+        if (!scales) continue;
+        const size_t width = t->n_dims >= 2 ? (size_t)t->dims[t->n_dims - 2] : 0;
+        r->scales[i] = scales;
+        used[scales - st->tensors] = 1;
+        if (width > widest) widest = width;
+    }
+    r->block_row = arena_array(c->mem, widest + 1, MX_CODES + 1);
+    return r->block_row ? TFM_OK : tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+}
+
+/* Rows of MXFP4 as GGUF has them: each block its scale, then input i in the low half of byte i, i + 16 in the high one.
+ * In the source two inputs that follow each other share a byte. */
+static int read_block_rows(hf_reader *r, const ckpt_tensor *t, int64_t first, int64_t n, unsigned char *out, tfm_error *err) {
+    const st_tensor *blocks = &r->st.tensors[t->index], *scales = r->scales[t->index];
+    const int64_t width = t->cols / MX_BLOCK;
+    unsigned char *scale = r->block_row + width * MX_CODES;
+    for (int64_t row = first; row < first + n; row++) {
+        int code = st_read(&r->st, blocks, (uint64_t)(row * width * MX_CODES), (size_t)(width * MX_CODES), r->block_row, err);
+        if (!code) code = st_read(&r->st, scales, (uint64_t)(row * width), (size_t)width, scale, err);
+        if (code) return code;
+        for (int64_t b = 0; b < width; b++, out += MX_CODES + 1) {
+            const unsigned char *codes = r->block_row + b * MX_CODES;
+            out[0] = scale[b];
+            for (int i = 0; i < MX_CODES; i++) {
+                const int shift = i % 2 * 4, low = codes[i / 2] >> shift & 15, high = codes[8 + i / 2] >> shift & 15;
+                out[1 + i] = (unsigned char)(low | high << 4);
+            }
+        }
+    }
+    return TFM_OK;
+}
+
 static int add_packed(checkpoint *c, const packed_matrix *from, size_t index, tfm_error *err) {
     ckpt_tensor t;
     memset(&t, 0, sizeof t);
@@ -570,11 +647,14 @@ static int add_tensors(checkpoint *c, hf_reader *r, tfm_error *err) {
     unsigned char *used = arena_alloc(c->mem, st->n_tensors + 1);
     int code = used ? TFM_OK : tool_fail(err, TFM_ERR_MEMORY, "out of memory");
     if (!code) code = packed_find(&r->packed, st, used, c->mem, err);
+    if (!code) code = find_blocks(c, r, used, err);
     if (!code) /* two lists of factors, slopes, a bias */
         code = checkpoint_room(c, r->packed.n + st->n_tensors + 4 + count_joined(c), err);
     for (size_t i = 0; !code && i < r->packed.n; i++) code = add_packed(c, &r->packed.list[i], st->n_tensors + i, err);
-    for (size_t i = 0; !code && i < st->n_tensors; i++)
-        if (!used[i]) code = add_stored(c, &st->tensors[i], i, err);
+    for (size_t i = 0; !code && i < st->n_tensors; i++) {
+        if (used[i]) continue;
+        code = r->scales[i] ? add_blocks(c, &st->tensors[i], i, r->scales[i], err) : add_stored(c, &st->tensors[i], i, err);
+    }
     const mix *types = c->options->mix;
     if (!code && r->packed.n)
         checkpoint_warn(c, "%s: %zu matrices of \"%s\" become float32%s", c->file, r->packed.n, r->packed.scheme.method,
@@ -589,6 +669,7 @@ static int read_hf_rows(const checkpoint *c, const ckpt_tensor *t, int64_t first
     hf_reader *r = c->reader;
     if (t->index >= r->st.n_tensors)
         return packed_rows(&r->packed, &r->packed.list[t->index - r->st.n_tensors], first, n, buf, err);
+    if (r->scales[t->index]) return read_block_rows(r, t, first, n, buf, err);
     const st_tensor *from = &r->st.tensors[t->index];
     return st_read(&r->st, from, (uint64_t)(first * t->cols), (size_t)(n * t->cols), buf, err);
 }
