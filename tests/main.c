@@ -69,6 +69,11 @@
     ROW(model) \
     ROW(families) \
     ROW(gguf_families) \
+    ROW(moe_routing) \
+    ROW(moe_session) \
+    ROW(moe_bytes_per_token) \
+    ROW(moe_refused) \
+    ROW(moe_attention) \
     ROW(file)
 
 #define TEST_DECLARE(name) void test_##name(void);

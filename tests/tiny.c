@@ -137,20 +137,20 @@ static void fill_role(float *out, const char *name, int32_t role, int64_t rows, 
 }
 
 /* ROWS: a float type; TILED: what tfm_pack makes of float32. */
-static void add_weight(tiny_model *t, int32_t layer, int32_t role, int64_t rows, int64_t cols, int32_t type,
-                       int32_t layout) {
+static void add_weight(tiny_model *t, int32_t layer, int32_t role, int32_t expert, int64_t rows, int64_t cols,
+                       int32_t type, int32_t layout) {
     char name[64];
     tfm_weight *w = &t->weights[t->n_weights++];
     float *plain = (float *)tiny_alloc((size_t)(rows * cols) * sizeof(float));
     w->layer = layer;
     w->role = role;
-    w->expert = -1;
+    w->expert = expert;
     w->t.rows = rows;
     w->t.cols = cols;
     w->t.type = rows > 1 ? type : TFM_F32;
     w->t.layout = rows > 1 ? layout : TFM_ROWS;
     w->t.data = plain;
-    fill_role(plain, tfm_weight_name(0, layer, role, -1, name, sizeof name), role, rows, cols);
+    fill_role(plain, tfm_weight_name(0, layer, role, expert, name, sizeof name), role, rows, cols);
     if (w->t.layout == TFM_ROWS && w->t.type != TFM_F32) {
         uint16_t *half = (uint16_t *)tiny_alloc((size_t)(rows * cols) * sizeof(uint16_t));
         for (int64_t i = 0; i < rows * cols; i++) half[i] = type == TFM_F16 ? tiny_f16(plain[i]) : tiny_bf16(plain[i]);
@@ -170,9 +170,12 @@ void tiny_weights(tiny_model *t, int32_t type, int32_t layout) {
     int optional;
     t->n_weights = 0;
     for (int32_t layer = -1; layer < t->config.n_layers; layer++)
-        for (int32_t role = 1; role < TFM_ROLE_LIMIT; role++)
-            if (tfm_role_shape(&t->config, layer, role, &rows, &cols, &optional) && t->n_weights < TINY_MAX_WEIGHTS)
-                add_weight(t, layer, role, rows, cols, type, layout);
+        for (int32_t role = 1; role < TFM_ROLE_LIMIT; role++) {
+            const int32_t experts = tfm_role_experts(&t->config, layer, role);
+            if (!tfm_role_shape(&t->config, layer, role, &rows, &cols, &optional)) continue;
+            for (int32_t e = 0; e < (experts ? experts : 1) && t->n_weights < TINY_MAX_WEIGHTS; e++)
+                add_weight(t, layer, role, experts ? e : -1, rows, cols, role == TFM_ROLE_ROUTER ? TFM_F32 : type, layout);
+        }
 }
 
 void tiny_weights_free(tiny_model *t) {

@@ -29,7 +29,7 @@ sink tiny_sink(tiny_file *f);
 void tiny_file_free(tiny_file *f);
 
 /* A model in memory: describe it, then give it weights. */
-enum { TINY_MAX_WEIGHTS = 256 };
+enum { TINY_MAX_WEIGHTS = 512 };
 typedef struct tiny_model {
     tfm_config config;
     tfm_block blocks[2];     /* 0: attention to everything, 1: a window of 8 */
