@@ -74,6 +74,7 @@
        acc = madd((float)t, round(d * dx), acc), then for types with a minimum acc = madd(-(float)u, round(dmin * dx), acc)
        (Q4_1, Q5_1: madd((float)u, round(m * dx), acc))
      attention: K and V pass through the cache's type; online softmax over blocks of 64 positions at absolute places
+     experts: a token's are summed by ascending number, the shared one last; tokens are grouped by expert, rows stay apart
    madd is fused in the passes whose hardware has it (AVX2, AVX-VNNI, AVX-512, NEON), which give each other's bits in matmul
    and everywhere else; the others (scalar, WebAssembly) round the product and differ in the last places.
 
@@ -129,6 +130,8 @@
      an activation             [A3] enum value; [B5] its name in tfm__enums; [C] one function, its case in FN(act) and in FN(glu)
      a norm                    [A4] enum value; [B5] its name, tfm__check_block; [A3] one kernel pointer; [C] the function and
                                its place in FN(kernels); [B9] tfm__norm_rows
+     a way to route tokens     [A4] enum value and its rule at TFM_FFN_EXPERTS; [B5] its name in tfm__enums; [B9]
+                               tfm__route_rows or tfm__weigh_picks; tests/test_moe.c: one row and its plain form
      a weight type             [A3] enum value; [B3] index and row of tfm__formats, its unpack; [C] FN(q8_kernels), the case
                                in FN(widen_blocks), its scales if none fits; tools/gguf.c the row; tests/test_kernels.c
      an instruction set        [A3] enum value and name; [B12] pass number, detection bit, stanza, row of tfm__passes; [C] a
@@ -10374,7 +10377,9 @@ static const tfm_kernels FN(kernels) = {
 
 /* ====================================================================================================================
    [D] HISTORY AND LICENCE
-   next   types IQ4_NL, IQ4_XS and MXFP4; tfm_pack_block, tfm_from_f16, tfm_to_f16 for quantisers of one's own
+   next   mixtures of experts; attention sinks and chunks: tfm_attention_args has two more fields, tfm_block many;
+          qkv_clamp comes after norms of q and k that stand before RoPE, no longer first
+          types IQ4_NL, IQ4_XS and MXFP4; tfm_pack_block, tfm_from_f16, tfm_to_f16 for quantisers of one's own
    0.1.0  first version: dense decoders; byte-level and SentencePiece BPE; scalar, AVX2, AVX-VNNI, AVX-512, NEON and
           WebAssembly passes, AMX by name
 
