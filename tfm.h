@@ -9037,13 +9037,16 @@ TFM__BODY void FN(store_n)(float *p, VF a, int n) {
     memcpy(p, x, 4 * (size_t)n);
 }
 TFM__BODY VF FN(load_f16)(const uint8_t *p) { /* the exponent moved by 112 is exact, subnormals included */
+    const v128_t top = wasm_i16x8_splat(0x0f80), up = wasm_f32x4_splat(5.192296858534828e33f);
     VF r;
-    TFM__QUADS {
-        const v128_t h = wasm_u32x4_load16x4(p + 8 * i), magnitude = wasm_v128_and(h, wasm_i32x4_splat(0x7fff));
-        const v128_t big = wasm_i32x4_gt(magnitude, wasm_i32x4_splat(0x7bff)); /* infinity, NaN */
-        v128_t v = wasm_f32x4_mul(wasm_i32x4_shl(magnitude, 13), wasm_f32x4_splat(5.192296858534828e33f));
-        v = wasm_v128_or(v, wasm_v128_and(big, wasm_i32x4_splat(0x7f800000)));
-        r.v[i] = wasm_v128_or(v, wasm_i32x4_shl(wasm_v128_xor(h, magnitude), 16));
+    TFM__UNROLL
+    for (int i = 0; i < 2; i++) {
+        const v128_t h = wasm_v128_load(p + 16 * i), low = wasm_i16x8_shl(h, 13);
+        v128_t high = wasm_v128_and(wasm_i16x8_shr(h, 3), wasm_i16x8_splat((int16_t)0x8fff));
+        const v128_t big = wasm_i16x8_eq(wasm_v128_and(high, top), top); /* infinity, NaN */
+        high = wasm_v128_or(high, wasm_v128_and(big, wasm_i16x8_splat(0x7000)));
+        r.v[2 * i] = wasm_f32x4_mul(wasm_i16x8_shuffle(low, high, 0, 8, 1, 9, 2, 10, 3, 11), up);
+        r.v[2 * i + 1] = wasm_f32x4_mul(wasm_i16x8_shuffle(low, high, 4, 12, 5, 13, 6, 14, 7, 15), up);
     }
     return r;
 }
@@ -9151,44 +9154,112 @@ TFM__BODY VI FN(byte)(VB a, int j) {
     TFM__QUADS r.v[i] = wasm_v128_and(wasm_u32x4_shr(a.v[i], (uint32_t)(8 * j)), wasm_i32x4_splat(255));
     return r;
 }
-TFM__BODY v128_t FN(join)(v128_t low, v128_t high) { /* sums of neighbours: low's, then high's */
-    return wasm_i32x4_add(wasm_i32x4_shuffle(low, high, 0, 2, 4, 6), wasm_i32x4_shuffle(low, high, 1, 3, 5, 7));
+#undef TFM__QUADS
+
+/* A part of a unit: one register, 4 rows. Tokens and parts are loops here, which makes the module small. */
+#define TFM__PARTS(name) tfm__##name##_wasm4
+#define TFM__ROWS 4
+#define TFM__EACH_TOKEN _Pragma("clang loop unroll(disable)")
+#define TFM__EACH_PART _Pragma("clang loop unroll(disable)")
+/* One pointer in the loop instead of a sum for each load: then offsets are part of the instructions. */
+#define TFM__KEEP(pointer) __asm__("" : "+r"(pointer))
+#define PART(name) TFM__PARTS(name)
+
+typedef v128_t PART(pf);
+TFM__BODY VF FN(whole)(const v128_t *parts) { VF r; for (int i = 0; i < 4; i++) r.v[i] = parts[i]; return r; }
+TFM__BODY v128_t PART(set)(float x) { return wasm_f32x4_splat(x); }
+TFM__BODY v128_t PART(iset)(int32_t x) { return wasm_i32x4_splat(x); }
+TFM__BODY void PART(store)(float *p, v128_t a) { wasm_v128_store(p, a); }
+TFM__BODY v128_t PART(add)(v128_t a, v128_t b) { return wasm_f32x4_add(a, b); }
+TFM__BODY v128_t PART(sub)(v128_t a, v128_t b) { return wasm_f32x4_sub(a, b); }
+TFM__BODY v128_t PART(mul)(v128_t a, v128_t b) { return wasm_f32x4_mul(a, b); }
+TFM__BODY v128_t PART(madd)(v128_t a, v128_t b, v128_t c) { return wasm_f32x4_add(c, wasm_f32x4_mul(a, b)); }
+TFM__BODY v128_t PART(nmadd)(v128_t a, v128_t b, v128_t c) { return wasm_f32x4_sub(c, wasm_f32x4_mul(a, b)); }
+TFM__BODY v128_t PART(to_float)(v128_t a) { return wasm_f32x4_convert_i32x4(a); }
+TFM__BODY v128_t PART(from_bits)(v128_t a) { return a; }
+TFM__BODY v128_t PART(iadd)(v128_t a, v128_t b) { return wasm_i32x4_add(a, b); }
+TFM__BODY v128_t PART(isub)(v128_t a, v128_t b) { return wasm_i32x4_sub(a, b); }
+TFM__BODY v128_t PART(iand)(v128_t a, v128_t b) { return wasm_v128_and(a, b); }
+TFM__BODY v128_t PART(imax)(v128_t a, v128_t b) { return wasm_i32x4_max(a, b); }
+TFM__BODY v128_t PART(shift_left)(v128_t a, int n) { return wasm_i32x4_shl(a, (uint32_t)n); }
+TFM__BODY v128_t PART(shift_right)(v128_t a, int n) { return wasm_i32x4_shr(a, (uint32_t)n); }
+TFM__BODY v128_t PART(load_i8)(const uint8_t *p) {
+    return wasm_i32x4_extend_low_i16x8(wasm_i16x8_extend_low_i8x16(wasm_v128_load32_zero(p)));
 }
-/* Products are summed in int16 while `deep` of them fit (15 * 127 * 8 = 15240), then in pairs in int32. */
-TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
-    const int most = bits == 8 ? 2 : bits == 6 ? 4 : 8, deep = most < n ? most : n; /* divides n */
-    VI low = FN(iset)(0), high = low;                                               /* rows 0, 1 and 2, 3 of each 4 */
+TFM__BODY v128_t PART(load_u8)(const uint8_t *p) {
+    return wasm_u32x4_extend_low_u16x8(wasm_u16x8_extend_low_u8x16(wasm_v128_load32_zero(p)));
+}
+TFM__BODY v128_t PART(load_f16)(const uint8_t *p) { /* as above, sign and magnitude together */
+    v128_t v = wasm_v128_and(wasm_i32x4_shl(wasm_i32x4_load16x4(p), 13), wasm_i32x4_splat((int32_t)0x8fffe000u));
+    const v128_t top = wasm_i32x4_splat(0x0f800000), big = wasm_i32x4_eq(wasm_v128_and(v, top), top);
+    v = wasm_v128_or(v, wasm_v128_and(big, wasm_i32x4_splat(0x70000000)));
+    return wasm_f32x4_mul(v, wasm_f32x4_splat(5.192296858534828e33f));
+}
+TFM__BODY v128_t PART(bload)(const uint8_t *p) { return wasm_v128_load(p); }
+TFM__BODY v128_t PART(field)(v128_t a, int shift, int mask) { /* negative: to the left */
+    if (shift < 0) a = wasm_i8x16_shl(a, (uint32_t)-shift);
+    if (shift > 0) a = wasm_u16x8_shr(a, (uint32_t)shift);
+    return wasm_v128_and(a, wasm_i8x16_splat((int8_t)mask));
+}
+TFM__BODY v128_t PART(merge)(v128_t low, v128_t a, int shift, int mask, int up) {
+    return wasm_v128_or(low, PART(field)(a, shift - up, mask << up));
+}
+TFM__BODY v128_t PART(flip)(v128_t a) { return wasm_v128_xor(a, wasm_i8x16_splat(-128)); }
+TFM__BODY v128_t PART(lookup)(const int8_t *book, v128_t a) { return wasm_i8x16_swizzle(wasm_v128_load(book), a); }
+TFM__BODY v128_t PART(byte)(v128_t a, int j) {
+    return wasm_v128_and(wasm_u32x4_shr(a, (uint32_t)(8 * j)), wasm_i32x4_splat(255));
+}
+TFM__BODY v128_t PART(pairs)(v128_t low, v128_t high) {
+    return wasm_v128_or(wasm_v128_and(low, wasm_i32x4_splat(0xffff)), wasm_i32x4_shl(high, 16));
+}
+TFM__BODY v128_t PART(dot2)(v128_t acc, v128_t pairs, const int16_t *s) {
+    return wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(pairs, wasm_v128_load32_splat(s)));
+}
+#ifdef __wasm_relaxed_simd__
+/* Products of a signed byte and one of at most 127, summed in pairs: exact, so nothing that is relaxed happens. Pairs are
+   summed in int16 while `deep` of them fit (2 * 15 * 127 * 8 = 30480), which engines do best that lack a wider dot
+   product. Codes of 8 bits are the signed bytes and |x| the small ones; where x < 0 their complement -c - 1 counts,
+   which is -x too little each time: `missing`. */
+TFM__BODY v128_t PART(dot_pairs)(v128_t bytes, v128_t small) {
+    return (v128_t)__builtin_wasm_relaxed_dot_i8x16_i7x16_s_i16x8((__i8x16)bytes, (__i8x16)small);
+}
+TFM__BODY v128_t PART(dot)(v128_t acc, const v128_t *c, int n, const int8_t *x, int bits) {
+    const int most = bits == 8 ? 1 : bits == 6 ? 2 : bits == 5 ? 4 : 8, deep = most < n ? most : n; /* divides n */
+    v128_t missing = wasm_i32x4_splat(0);
     TFM__UNROLL
     for (int g0 = 0; g0 < n; g0 += deep) {
-        VI a = FN(iset)(0), b = a;
+        v128_t sum = wasm_i32x4_splat(0);
         TFM__UNROLL
-        for (int d = 0; d < deep; d++) {
-            const v128_t v = wasm_v128_load32_splat(x + 4 * (g0 + d));
-            TFM__QUADS {
-                a.v[i] = wasm_i16x8_add(a.v[i], wasm_i16x8_extmul_low_i8x16(c[g0 + d].v[i], v));
-                b.v[i] = wasm_i16x8_add(b.v[i], wasm_i16x8_extmul_high_i8x16(c[g0 + d].v[i], v));
+        for (int g = g0; g < g0 + deep; g++) {
+            v128_t v = wasm_v128_load32_splat(x + 4 * g), code = c[g];
+            if (bits == 8) {
+                const v128_t sign = wasm_i8x16_lt(v, wasm_i32x4_splat(0));
+                v = wasm_i8x16_abs(v);
+                code = wasm_v128_xor(code, sign);
+                missing = wasm_i16x8_add(missing, PART(dot_pairs)(sign, v));
             }
+            const v128_t pairs = bits == 8 ? PART(dot_pairs)(code, v) : PART(dot_pairs)(v, code);
+            sum = g == g0 ? pairs : wasm_i16x8_add(sum, pairs);
         }
-        TFM__QUADS {
-            low.v[i] = wasm_i32x4_add(low.v[i], wasm_i32x4_extadd_pairwise_i16x8(a.v[i]));
-            high.v[i] = wasm_i32x4_add(high.v[i], wasm_i32x4_extadd_pairwise_i16x8(b.v[i]));
-        }
+        acc = wasm_i32x4_add(acc, wasm_i32x4_extadd_pairwise_i16x8(sum));
     }
-    TFM__QUADS acc.v[i] = wasm_i32x4_add(acc.v[i], FN(join)(low.v[i], high.v[i]));
+    return bits == 8 ? wasm_i32x4_sub(acc, wasm_i32x4_extadd_pairwise_i16x8(missing)) : acc;
+}
+#else
+/* Codes as int16, those of even and those of odd bytes, meet pairs of activations. */
+TFM__BODY v128_t PART(dot)(v128_t acc, const v128_t *c, int n, const int8_t *x, int bits) {
+    TFM__UNROLL
+    for (int g = 0; g < n; g++) {
+        const v128_t v = wasm_v128_load32_splat(x + 4 * g), low = wasm_i16x8_shl(c[g], 8);
+        const v128_t even = bits == 8 ? wasm_i16x8_shr(low, 8) : wasm_v128_and(c[g], wasm_i16x8_splat(255));
+        const v128_t odd = bits == 8 ? wasm_i16x8_shr(c[g], 8) : wasm_u16x8_shr(c[g], 8);
+        acc = wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(even, wasm_i16x8_shr(wasm_i16x8_shl(v, 8), 8)));
+        acc = wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(odd, wasm_i16x8_shr(v, 8)));
+    }
     return acc;
 }
-TFM__BODY VI FN(pairs)(VI low, VI high) {
-    TFM__QUADS {
-        low.v[i] = wasm_v128_or(wasm_v128_and(low.v[i], wasm_i32x4_splat(0xffff)), wasm_i32x4_shl(high.v[i], 16));
-    }
-    return low;
-}
-TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
-    const v128_t two = wasm_v128_load32_splat(s);
-    TFM__QUADS acc.v[i] = wasm_i32x4_add(acc.v[i], wasm_i32x4_dot_i16x8(pairs.v[i], two));
-    return acc;
-}
-#undef TFM__QUADS
+#endif
+#undef PART
 #endif
 
 /* ====================================================================================================================
@@ -9529,104 +9600,131 @@ static void FN(embed)(float *out, const tfm_tensor *w, int64_t row, float scale)
 
 /* --- block formats: one unit of 32 inputs x 16 rows --------------------------------------------------------------- */
 
+/* y = acc + bias for one strip of one token. */
+TFM__BODY void FN(finish)(const tfm_matmul_args *a, int64_t strip, int64_t t, VF acc) {
+    const int64_t row = 16 * strip, left = a->w->rows - row, w = left < 16 ? left : 16;
+    if (a->bias) acc = FN(add)(acc, FN(get)(a->bias + row, w, 0.0f));
+    FN(put)(a->y + (size_t)t * a->y_stride + row, acc, w);
+}
+
+/* A unit is taken in parts of TFM__ROWS rows, by functions named PART(...) on the vectors of a part: all 16 rows, or 4
+   where those are one register of a vector, so that the codes of a part stay in registers while the tokens pass. */
+#ifdef TFM__PARTS
+#define PART(name) TFM__PARTS(name)
+#define PF TFM__PARTS(pf)
+#define PI TFM__PARTS(pf)
+#define PB TFM__PARTS(pf)
+#else
+#define PART(name) FN(name)
+#define PF VF
+#define PI VI
+#define PB VB
+#define TFM__ROWS 16
+#define TFM__EACH_TOKEN TFM__UNROLL
+#define TFM__EACH_PART
+#define TFM__KEEP(pointer)
+TFM__BODY VF FN(whole)(const VF *parts) { return parts[0]; }
+#endif
+
 /* The codes of a unit, or the book's entries for them, as 8 groups; those of 8 bits are signed. Layout: [B3]. */
-TFM__BODY void FN(unpack)(const int fmt, const uint8_t *unit, VB *c) {
+TFM__BODY void PART(unpack)(const int fmt, const uint8_t *unit, PB *c) {
     const tfm__format *f = &tfm__formats[fmt];
     const int low = f->low.bits, high = f->high.bits;
     if (low == 8) {
         TFM__UNROLL
-        for (int g = 0; g < 8; g++) c[g] = FN(bload)(unit + 64 * g);
+        for (int g = 0; g < 8; g++) c[g] = PART(bload)(unit + 64 * g);
     } else if (low == 4) {
         TFM__UNROLL
         for (int g = 0; g < 4; g++) {
-            const VB v = FN(bload)(unit + 64 * g);
-            c[g] = FN(field)(v, 0, 15);
-            c[g + 4] = FN(field)(v, 4, 15);
+            const PB v = PART(bload)(unit + 64 * g);
+            c[g] = PART(field)(v, 0, 15);
+            c[g + 4] = PART(field)(v, 4, 15);
         }
     } else {
-        const VB v0 = FN(bload)(unit), v1 = FN(bload)(unit + 64);
+        const PB v0 = PART(bload)(unit), v1 = PART(bload)(unit + 64);
         TFM__UNROLL
         for (int g = 0; g < 4; g++) {
-            c[g] = FN(field)(v0, 2 * g, 3);
-            c[g + 4] = FN(field)(v1, 2 * g, 3);
+            c[g] = PART(field)(v0, 2 * g, 3);
+            c[g + 4] = PART(field)(v1, 2 * g, 3);
         }
     }
     if (high == 1) {
-        const VB h = FN(bload)(unit + 64 * low);
+        const PB h = PART(bload)(unit + 64 * low);
         TFM__UNROLL
-        for (int g = 0; g < 8; g++) c[g] = FN(merge)(c[g], h, g, 1, low);
+        for (int g = 0; g < 8; g++) c[g] = PART(merge)(c[g], h, g, 1, low);
     } else if (high == 2) {
-        const VB h0 = FN(bload)(unit + 64 * low), h1 = FN(bload)(unit + 64 * low + 64);
+        const PB h0 = PART(bload)(unit + 64 * low), h1 = PART(bload)(unit + 64 * low + 64);
         TFM__UNROLL
         for (int g = 0; g < 4; g++) {
-            c[g] = FN(merge)(c[g], h0, 2 * g, 3, low);
-            c[g + 4] = FN(merge)(c[g + 4], h1, 2 * g, 3, low);
+            c[g] = PART(merge)(c[g], h0, 2 * g, 3, low);
+            c[g + 4] = PART(merge)(c[g + 4], h1, 2 * g, 3, low);
         }
     }
     if (f->book) {
         TFM__UNROLL
-        for (int g = 0; g < 8; g++) c[g] = FN(lookup)(tfm__books[f->book], c[g]);
+        for (int g = 0; g < 8; g++) c[g] = PART(lookup)(tfm__books[f->book], c[g]);
     }
 }
 
 /* What multiplies the codes of a unit. Sub-blocks of 16 use two entries, others one. */
-typedef struct FN(scales) {
-    VF d, m;         /* m or dmin */
-    VI sc[2], mn[2]; /* integer scales and minima */
-} FN(scales);
+typedef struct PART(scales) {
+    PF d, m;         /* m or dmin */
+    PI sc[2], mn[2]; /* integer scales and minima */
+} PART(scales);
 
 /* 2^(e - 128): the exponent moved, but 0 and 1 are subnormal. */
-TFM__BODY VF FN(load_e8m0)(const uint8_t *p) {
-    const VI e = FN(load_u8)(p), one = FN(iset)(1);
-    const VI tiny = FN(shift_left)(FN(iadd)(FN(iand)(e, one), one), 21);
-    return FN(from_bits)(FN(imax)(FN(shift_left)(FN(isub)(e, one), 23), tiny));
+TFM__BODY PF PART(load_e8m0)(const uint8_t *p) {
+    const PI e = PART(load_u8)(p), one = PART(iset)(1);
+    const PI tiny = PART(shift_left)(PART(iadd)(PART(iand)(e, one), one), 21);
+    return PART(from_bits)(PART(imax)(PART(shift_left)(PART(isub)(e, one), 23), tiny));
 }
 
-/* `s` are the scales of the block, `u` is the unit in the block. */
-TFM__BODY FN(scales) FN(unit_scales)(const int fmt, const uint8_t *s, int u) {
+/* `s` are the scales of the block, `u` is the unit in the block, `row` the part's first. */
+TFM__BODY PART(scales) PART(unit_scales)(const int fmt, const uint8_t *s, int u, int row) {
     const tfm__format *f = &tfm__formats[fmt];
-    FN(scales) r;
-    r.d = r.m = f->scale_kind == TFM__SC_E8M0 ? FN(load_e8m0)(s) : FN(load_f16)(s);
-    r.sc[0] = r.sc[1] = r.mn[0] = r.mn[1] = FN(iset)(1);
-    if (f->min) r.m = FN(load_f16)(s + 32);
-    s += f->min ? 64 : 32;
+    PART(scales) r;
+    r.d = r.m = f->scale_kind == TFM__SC_E8M0 ? PART(load_e8m0)(s + row) : PART(load_f16)(s + 2 * row);
+    r.sc[0] = r.sc[1] = r.mn[0] = r.mn[1] = PART(iset)(1);
+    if (f->min) r.m = PART(load_f16)(s + 32 + 2 * row);
+    s += (f->min ? 64 : 32) + row;
     if (f->sub == 32 && !f->min) {
-        r.sc[0] = FN(load_i8)(s + 16 * u);
+        r.sc[0] = PART(load_i8)(s + 16 * u);
     } else if (f->sub == 32) {
-        r.sc[0] = FN(load_u8)(s + 32 * u);
-        r.mn[0] = r.mn[1] = FN(load_u8)(s + 32 * u + 16);
+        r.sc[0] = PART(load_u8)(s + 32 * u);
+        r.mn[0] = r.mn[1] = PART(load_u8)(s + 32 * u + 16);
     } else if (f->sub == 16) {
         TFM__UNROLL
         for (int i = 0; i < 2; i++) {
-            r.sc[i] = f->min ? FN(load_u8)(s + 32 * u + 16 * i) : FN(load_i8)(s + 32 * u + 16 * i);
+            r.sc[i] = f->min ? PART(load_u8)(s + 32 * u + 16 * i) : PART(load_i8)(s + 32 * u + 16 * i);
             if (f->min) {
-                r.mn[i] = FN(shift_right)(r.sc[i], 4);
-                r.sc[i] = FN(iand)(r.sc[i], FN(iset)(15));
+                r.mn[i] = PART(shift_right)(r.sc[i], 4);
+                r.sc[i] = PART(iand)(r.sc[i], PART(iset)(15));
             }
         }
     }
     return r;
 }
 
-/* Dequantised values of a unit: panel[32][16 rows], each operation rounded as in tfm__block_values. */
-TFM__BODY void FN(unit_values)(const int fmt, float *panel, const uint8_t *unit, const uint8_t *scales, int u) {
+/* Dequantised values of the part of a unit that begins at `row`: panel[32][16 rows], each operation rounded as in
+   tfm__block_values. */
+TFM__BODY void PART(unit_values)(const int fmt, float *panel, const uint8_t *unit, const uint8_t *scales, int u, int row) {
     const tfm__format *f = &tfm__formats[fmt];
-    const FN(scales) s = FN(unit_scales)(fmt, scales, u);
-    const VI zero = FN(iset)(f->wide == 8 ? 128 : f->zero);
-    VB c[8];
-    FN(unpack)(fmt, unit, c);
+    const PART(scales) s = PART(unit_scales)(fmt, scales, u, row);
+    const PI zero = PART(iset)(f->wide == 8 ? 128 : f->zero);
+    PB c[8];
+    PART(unpack)(fmt, unit + 4 * row, c);
     for (int h = 0; h < 2; h++) {
         const int i = f->sub == 16 ? h : 0;
-        const VF d = f->sub ? FN(mul)(s.d, FN(to_float)(s.sc[i])) : s.d;
-        const VF m = f->min == 2 ? FN(mul)(s.m, FN(to_float)(s.mn[i])) : s.m;
+        const PF d = f->sub ? PART(mul)(s.d, PART(to_float)(s.sc[i])) : s.d;
+        const PF m = f->min == 2 ? PART(mul)(s.m, PART(to_float)(s.mn[i])) : s.m;
         for (int g = 4 * h; g < 4 * h + 4; g++) {
-            const VB codes = f->wide == 8 ? FN(flip)(c[g]) : c[g];
+            const PB codes = f->wide == 8 ? PART(flip)(c[g]) : c[g];
             TFM__UNROLL
             for (int j = 0; j < 4; j++) {
-                VF v = FN(mul)(d, FN(to_float)(FN(isub)(FN(byte)(codes, j), zero)));
-                if (f->min == 1) v = FN(add)(v, m);
-                if (f->min == 2) v = FN(sub)(v, m);
-                FN(store)(panel + 64 * g + 16 * j, v);
+                PF v = PART(mul)(d, PART(to_float)(PART(isub)(PART(byte)(codes, j), zero)));
+                if (f->min == 1) v = PART(add)(v, m);
+                if (f->min == 2) v = PART(sub)(v, m);
+                PART(store)(panel + 64 * g + 16 * j + row, v);
             }
         }
     }
@@ -9637,49 +9735,42 @@ TFM__BODY void FN(unit_values)(const int fmt, float *panel, const uint8_t *unit,
 /* acc + one unit times one token (the manual's "the same bits"), given the sums of codes times activations: of the
    unit, or of its halves. Sums of a unit are integers below 2^24, hence exact as int32 and as float32. `mins` are pairs
    for the sums of the activations of the two halves. */
-TFM__BODY VF FN(unit_add)(const int fmt, VF acc, VI a, VI b, const FN(scales) *s, VI mins, float dx,
+TFM__BODY PF PART(unit_add)(const int fmt, PF acc, PI a, PI b, const PART(scales) *s, PI mins, float dx,
                           const int16_t *sums) {
     const tfm__format *f = &tfm__formats[fmt];
-    const VF vdx = FN(set)(dx);
-    VF t = FN(to_float)(a);
-    if (f->sub) t = FN(mul)(t, FN(to_float)(s->sc[0]));
-    if (f->sub == 16) t = FN(madd)(FN(to_float)(b), FN(to_float)(s->sc[1]), t);
-    acc = FN(madd)(t, FN(mul)(s->d, vdx), acc);
+    const PF vdx = PART(set)(dx);
+    PF t = PART(to_float)(a);
+    if (f->sub) t = PART(mul)(t, PART(to_float)(s->sc[0]));
+    if (f->sub == 16) t = PART(madd)(PART(to_float)(b), PART(to_float)(s->sc[1]), t);
+    acc = PART(madd)(t, PART(mul)(s->d, vdx), acc);
     if (f->min) {
-        const VF least = FN(to_float)(FN(dot2)(FN(iset)(0), mins, sums));
-        const VF scale = FN(mul)(s->m, vdx);
-        acc = f->min == 1 ? FN(madd)(least, scale, acc) : FN(nmadd)(least, scale, acc);
+        const PF least = PART(to_float)(PART(dot2)(PART(iset)(0), mins, sums));
+        const PF scale = PART(mul)(s->m, vdx);
+        acc = f->min == 1 ? PART(madd)(least, scale, acc) : PART(nmadd)(least, scale, acc);
     }
     return acc;
 }
 
 /* What the codes' zero adds to those sums; `zeros` is -zero twice. */
-TFM__BODY void FN(unit_zeros)(const int fmt, VI *a, VI *b, VI zeros, const int16_t *sums) {
+TFM__BODY void PART(unit_zeros)(const int fmt, PI *a, PI *b, PI zeros, const int16_t *sums) {
     const tfm__format *f = &tfm__formats[fmt];
     const int zero = f->wide == 8 ? 128 * TFM__FLIP : f->zero;
-    const VI none = FN(iset)(0), low = FN(iand)(zeros, FN(iset)(0xffff));
+    const PI none = PART(iset)(0), low = PART(iand)(zeros, PART(iset)(0xffff));
     *a = *b = none;
     if (!zero) return;
-    *a = FN(dot2)(none, f->sub == 16 ? low : zeros, sums);
-    if (f->sub == 16) *b = FN(dot2)(none, FN(isub)(zeros, low), sums);
-}
-
-/* y = acc + bias for one strip of one token. */
-TFM__BODY void FN(finish)(const tfm_matmul_args *a, int64_t strip, int64_t t, VF acc) {
-    const int64_t row = 16 * strip, left = a->w->rows - row, w = left < 16 ? left : 16;
-    if (a->bias) acc = FN(add)(acc, FN(get)(a->bias + row, w, 0.0f));
-    FN(put)(a->y + (size_t)t * a->y_stride + row, acc, w);
+    *a = PART(dot2)(none, f->sub == 16 ? low : zeros, sums);
+    if (f->sub == 16) *b = PART(dot2)(none, PART(isub)(zeros, low), sums);
 }
 
 #if TFM__PASS != TFM__PASS_AMX
-TFM__BODY VF FN(unit_dot)(const int fmt, VF acc, const VB *c, const FN(scales) *s, VI mins, VI zeros, const int8_t *x,
+TFM__BODY PF PART(unit_dot)(const int fmt, PF acc, const PB *c, const PART(scales) *s, PI mins, PI zeros, const int8_t *x,
                           float dx, const int16_t *sums) {
     const tfm__format *f = &tfm__formats[fmt];
-    VI a, b;
-    FN(unit_zeros)(fmt, &a, &b, zeros, sums);
-    a = FN(dot)(a, c, f->sub == 16 ? 4 : 8, x, f->wide);
-    if (f->sub == 16) b = FN(dot)(b, c + 4, 4, x + 16, f->wide);
-    return FN(unit_add)(fmt, acc, a, b, s, mins, dx, sums);
+    PI a, b;
+    PART(unit_zeros)(fmt, &a, &b, zeros, sums);
+    a = PART(dot)(a, c, f->sub == 16 ? 4 : 8, x, f->wide);
+    if (f->sub == 16) b = PART(dot)(b, c + 4, 4, x + 16, f->wide);
+    return PART(unit_add)(fmt, acc, a, b, s, mins, dx, sums);
 }
 
 /* One strip times nt tokens from t0 on. */
@@ -9690,29 +9781,34 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a
     const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * tfm__strip_of(f, blocks);
     const uint8_t *scales = codes + tfm__scales_at(f, blocks, 0);
     const uint8_t *x = (const uint8_t *)a->x + (size_t)t0 * a->x_stride;
-    const VI zeros = FN(pairs)(FN(iset)(-zero), FN(iset)(-zero));
-    VF acc[TFM__TOKENS];
-    TFM__UNROLL
-    for (int t = 0; t < nt; t++) acc[t] = FN(set)(0.0f);
+    const PI zeros = PART(pairs)(PART(iset)(-zero), PART(iset)(-zero));
+    PF acc[TFM__TOKENS][16 / TFM__ROWS];
+    TFM__EACH_TOKEN
+    for (int t = 0; t < nt; t++) for (int p = 0; p < 16 / TFM__ROWS; p++) acc[t][p] = PART(set)(0.0f);
     for (int64_t b = 0, k = 0; b < blocks; b++, scales += tfm__scale_bytes(f)) {
         for (int u = 0; u < units; u++, k++, codes += 64 * f->bits) {
-            VB c[8];
-            FN(unpack)(fmt, codes, c);
-            TFM__UNROLL
-            for (int g = 0; g < 8; g++) c[g] = f->wide == 8 && TFM__FLIP ? FN(flip)(c[g]) : c[g];
-            const FN(scales) s = FN(unit_scales)(fmt, scales, u);
-            const VI mins = FN(pairs)(s.mn[0], s.mn[1]);
-            TFM__UNROLL
-            for (int t = 0; t < nt; t++) {
-                const uint8_t *row = x + (size_t)t * a->x_stride;
-                const float *dx = (const float *)(const void *)(row + cols) + k;
-                const int16_t *sums = (const int16_t *)(const void *)(row + cols + cols / 8) + 2 * k;
-                acc[t] = FN(unit_dot)(fmt, acc[t], c, &s, mins, zeros, (const int8_t *)row + 32 * k, *dx, sums);
+            TFM__EACH_PART
+            for (int p = 0; p < 16 / TFM__ROWS; p++) {
+                PB c[8];
+                PART(unpack)(fmt, codes + 4 * TFM__ROWS * p, c);
+                TFM__UNROLL
+                for (int g = 0; g < 8; g++) c[g] = f->wide == 8 && TFM__FLIP ? PART(flip)(c[g]) : c[g];
+                const PART(scales) s = PART(unit_scales)(fmt, scales, u, TFM__ROWS * p);
+                const PI mins = PART(pairs)(s.mn[0], s.mn[1]);
+                TFM__EACH_TOKEN
+                for (int t = 0; t < nt; t++) {
+                    const uint8_t *row = x + (size_t)t * a->x_stride;
+                    const float *dx = (const float *)(const void *)(row + cols) + k;
+                    const int16_t *sums = (const int16_t *)(const void *)(row + cols + cols / 8) + 2 * k;
+                    const int8_t *q = (const int8_t *)row + 32 * k;
+                    TFM__KEEP(q);
+                    acc[t][p] = PART(unit_dot)(fmt, acc[t][p], c, &s, mins, zeros, q, *dx, sums);
+                }
             }
         }
     }
-    TFM__UNROLL
-    for (int t = 0; t < nt; t++) FN(finish)(a, strip, t0 + t, acc[t]);
+    TFM__EACH_TOKEN
+    for (int t = 0; t < nt; t++) FN(finish)(a, strip, t0 + t, FN(whole)(acc[t]));
 }
 
 /* Tokens in portions whose rows stay in the second-level cache while the strips pass by. */
@@ -9723,8 +9819,15 @@ TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t st
         const int64_t t1 = a->n - t0 < portion ? a->n : t0 + portion;
         for (int64_t s = strip0; s < strip1; s++) {
             int64_t t = t0;
+#ifdef TFM__PARTS /* one tile for any number of tokens: the module is to be small */
+            for (int nt; t < t1; t += nt) {
+                nt = (int)(t1 - t < TFM__TOKENS ? t1 - t : TFM__TOKENS);
+                FN(q8_tile)(fmt, nt, a, s, t);
+            }
+#else
             for (; t + TFM__TOKENS <= t1; t += TFM__TOKENS) FN(q8_tile)(fmt, TFM__TOKENS, a, s, t);
             for (; t < t1; t++) FN(q8_tile)(fmt, 1, a, s, t);
+#endif
         }
     }
 }
@@ -9787,7 +9890,7 @@ TFM__BODY void FN(q8_tile)(const int fmt, const tfm_matmul_args *a, int64_t stri
             TFM__UNROLL
             for (int g = 0; g < 8; g++) _mm512_storeu_si512(unpacked + 64 * g, c[g]);
             FN(tiles_dot)(fmt, sum, f->bits == 8 ? codes : unpacked, x + 32 * k, a->x_stride);
-            const FN(scales) s = FN(unit_scales)(fmt, scales, u);
+            const FN(scales) s = FN(unit_scales)(fmt, scales, u, 0);
             const VI mins = FN(pairs)(s.mn[0], s.mn[1]);
             for (int t = 0; t < 16; t++) {
                 const uint8_t *row = x + (size_t)t * a->x_stride + cols;
@@ -9880,7 +9983,10 @@ TFM__BODY void FN(widen_blocks)(const int fmt, float *panel, const uint8_t *stri
     const int64_t blocks = tfm__quotient(cols, f->info.block), units = f->info.block / 32;
     for (int64_t u = k0 / 32; u < (k0 + nk) / 32; u++, panel += 512) {
         const uint8_t *scales = strip + tfm__scales_at(f, blocks, tfm__quotient(u, units));
-        FN(unit_values)(fmt, panel, strip + 64 * f->bits * u, scales, (int)tfm__remainder(u, units));
+        TFM__EACH_PART
+        for (int row = 0; row < 16; row += TFM__ROWS) {
+            PART(unit_values)(fmt, panel, strip + 64 * f->bits * u, scales, (int)tfm__remainder(u, units), row);
+        }
     }
 }
 
@@ -10373,6 +10479,15 @@ static const tfm_kernels FN(kernels) = {
 #undef TFM__FLIP
 #undef TFM__UNROLL
 #undef TFM__BODY
+#undef TFM__PARTS
+#undef TFM__ROWS
+#undef TFM__EACH_TOKEN
+#undef TFM__EACH_PART
+#undef TFM__KEEP
+#undef PART
+#undef PF
+#undef PI
+#undef PB
 #endif /* TFM__PASS */
 
 /* ====================================================================================================================
