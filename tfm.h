@@ -118,6 +118,7 @@
        TFM_NO_MALLOC  no default allocator                         TFM_NO_TEXT    no tokenizer
        TFM_NO_MESSAGES  errors have a code and its number for a text (10 KB)
        TFM_NO_THREADS everything on the caller's thread: neither OpenMP nor cfg.parallel
+       TFM_NO_SCALAR  no scalar pass in WebAssembly with SIMD
        TFM_NO_SIMD    scalar pass only                             TFM_NO_AVX2 (AVX-VNNI too), TFM_NO_AVX512, TFM_NO_AMX
        TFM_NO_NFC     no tables for Unicode normal form C (25 KB): text is taken as if it were normalised already
        TFM_TYPES      the weight types that are built, F32 always: e.g. (1ull << TFM_Q8_0 | 1ull << TFM_Q4_0); default all
@@ -7804,6 +7805,11 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
 #include <wasm_simd128.h>
 #endif
 
+/* Where a module has SIMD it runs with it or not at all. */
+#if !defined(TFM_NO_SCALAR) || !defined(TFM__HAS_WASM)
+#define TFM__HAS_SCALAR 1
+#endif
+
 #if defined(TFM__HAS_AVX2) || defined(TFM__HAS_AVX512)
 #include <immintrin.h> /* before any region: the intrinsics carry their own targets */
 #if defined(_MSC_VER)
@@ -7849,9 +7855,11 @@ typedef void (*tfm__strips_fn)(const tfm_matmul_args *a, int64_t strip0, int64_t
 #pragma GCC push_options
 #pragma GCC optimize("fp-contract=off")
 #endif
+#ifdef TFM__HAS_SCALAR
 #define TFM__PASS TFM__PASS_SCALAR
 #include TFM_SELF
 #undef TFM__PASS
+#endif
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__TINYC__)
 #pragma GCC pop_options
 #endif
@@ -8058,7 +8066,9 @@ static int tfm__amx_permitted(void) {
 
 /* The passes of this build; AUTO takes the last that can run, but for the one that only its name chooses. */
 static const tfm_kernels *const tfm__passes[] = {
+#ifdef TFM__HAS_SCALAR
     &tfm__kernels_scalar,
+#endif
 #ifdef TFM__HAS_AVX2
     &tfm__kernels_avx2,
 #endif
@@ -9115,10 +9125,19 @@ TFM__BODY float FN(max_all)(VF a) {
     m = wasm_f32x4_pmax(wasm_i32x4_shuffle(m, m, 2, 3, 2, 3), m);
     return wasm_f32x4_extract_lane(wasm_f32x4_pmax(wasm_i32x4_shuffle(m, m, 1, 1, 1, 1), m), 0);
 }
-TFM__BODY VF FN(sum16)(const VF *a) {
-    float x[16];
-    for (int i = 0; i < 16; i++) x[i] = FN(sum)(a[i]);
-    return FN(load)(x);
+TFM__BODY VF FN(sum16)(const VF *a) { /* the tree of sum, four at a time from 4 lanes on */
+    VF r;
+    for (int i = 0; i < 4; i++, a += 4) {
+        v128_t s[4];
+        TFM__UNROLL
+        for (int j = 0; j < 4; j++) {
+            s[j] = wasm_f32x4_add(wasm_f32x4_add(a[j].v[0], a[j].v[2]), wasm_f32x4_add(a[j].v[1], a[j].v[3]));
+        }
+        const v128_t low = wasm_f32x4_add(wasm_i32x4_shuffle(s[0], s[1], 0, 1, 4, 5), wasm_i32x4_shuffle(s[0], s[1], 2, 3, 6, 7));
+        const v128_t high = wasm_f32x4_add(wasm_i32x4_shuffle(s[2], s[3], 0, 1, 4, 5), wasm_i32x4_shuffle(s[2], s[3], 2, 3, 6, 7));
+        r.v[i] = wasm_f32x4_add(wasm_i32x4_shuffle(low, high, 0, 2, 4, 6), wasm_i32x4_shuffle(low, high, 1, 3, 5, 7));
+    }
+    return r;
 }
 TFM__BODY int32_t FN(isum)(VI a) {
     const v128_t s = wasm_i32x4_add(wasm_i32x4_add(a.v[0], a.v[1]), wasm_i32x4_add(a.v[2], a.v[3]));
@@ -9156,7 +9175,11 @@ TFM__BODY VI FN(byte)(VB a, int j) {
 }
 #undef TFM__QUADS
 
-/* A part of a unit: one register, 4 rows. Tokens and parts are loops here, which makes the module small. */
+/* A module is fetched before it runs, so this pass is small: formats and types of the cache that are rare share their
+   code, and one tile serves any number of tokens. */
+#define TFM__SMALL
+
+/* A part of a unit: one register, 4 rows. Tokens and parts are loops, not unrolled. */
 #define TFM__PARTS(name) tfm__##name##_wasm4
 #define TFM__ROWS 4
 #define TFM__EACH_TOKEN _Pragma("clang loop unroll(disable)")
@@ -9194,6 +9217,24 @@ TFM__BODY v128_t PART(load_f16)(const uint8_t *p) { /* as above, sign and magnit
     const v128_t top = wasm_i32x4_splat(0x0f800000), big = wasm_i32x4_eq(wasm_v128_and(v, top), top);
     v = wasm_v128_or(v, wasm_v128_and(big, wasm_i32x4_splat(0x70000000)));
     return wasm_f32x4_mul(v, wasm_f32x4_splat(5.192296858534828e33f));
+}
+TFM__BODY v128_t PART(load_bf16)(const uint8_t *p) { return wasm_i32x4_shl(wasm_u32x4_load16x4(p), 16); }
+TFM__NOINLINE v128_t PART(get_n)(const float *p, int64_t w, float fill) {
+    float x[4];
+    for (int i = 0; i < 4; i++) x[i] = i < w ? p[i] : fill;
+    return wasm_v128_load(x);
+}
+TFM__BODY v128_t PART(get)(const float *p, int64_t w, float fill) {
+    return w == 4 ? wasm_v128_load(p) : PART(get_n)(p, w, fill);
+}
+TFM__BODY void PART(put)(float *p, v128_t a, int64_t w) {
+    float x[4];
+    if (w == 4) {
+        wasm_v128_store(p, a);
+    } else {
+        wasm_v128_store(x, a);
+        memcpy(p, x, 4 * (size_t)w);
+    }
 }
 TFM__BODY v128_t PART(bload)(const uint8_t *p) { return wasm_v128_load(p); }
 TFM__BODY v128_t PART(field)(v128_t a, int shift, int mask) { /* negative: to the left */
@@ -9287,9 +9328,15 @@ TFM__BODY v128_t PART(dot)(v128_t acc, const v128_t *c, int n, const int8_t *x, 
 #define EI VI
 #endif
 
+#ifdef TFM__SMALL
+#define TFM__SHARED TFM__NOINLINE TFM__UNUSED
+#else
+#define TFM__SHARED TFM__BODY
+#endif
+
 /* e^x: x = n ln 2 + r, |r| <= ln 2 / 2, a polynomial, and 2^n in two factors so that subnormal results and overflow to
    infinity come out right. Within 1.1 ulp; NaN stays NaN. */
-TFM__BODY EF EN(exp)(EF x) {
+TFM__SHARED EF EN(exp)(EF x) {
     x = EN(max)(EN(set)(-105.0f), EN(min)(EN(set)(90.0f), x));
     const EI n = EN(round)(EN(mul)(x, EN(set)(1.44269504f)));
     const EF k = EN(to_float)(n);
@@ -9313,7 +9360,7 @@ TFM__BODY EF EN(with_sign)(EF magnitude, EF x) {
 }
 
 /* tanh: an odd polynomial below 0.625, else 1 - 2 / (e^2|x| + 1). Within 1.3 ulp. */
-TFM__BODY EF EN(tanh)(EF x) {
+TFM__SHARED EF EN(tanh)(EF x) {
     const EF a = EN(abs)(x), z = EN(mul)(x, x), one = EN(set)(1.0f), two = EN(set)(2.0f);
     EF p = EN(set)(-0.00566078071f);
     p = EN(madd)(p, z, EN(set)(0.020601999f));
@@ -9326,7 +9373,7 @@ TFM__BODY EF EN(tanh)(EF x) {
 }
 
 /* erf: an odd polynomial below 1, else 1 - e^-Q(|x|) with Q = -ln erfc; 1 from 4 on. Within 1.3 ulp. */
-TFM__BODY EF EN(erf)(EF x) {
+TFM__SHARED EF EN(erf)(EF x) {
     const EF a = EN(min)(EN(set)(4.0f), EN(abs)(x)), z = EN(mul)(a, a);
     EF p = EN(set)(7.8891193e-05f);
     p = EN(madd)(p, z, EN(set)(-0.000802084105f));
@@ -9819,7 +9866,7 @@ TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t st
         const int64_t t1 = a->n - t0 < portion ? a->n : t0 + portion;
         for (int64_t s = strip0; s < strip1; s++) {
             int64_t t = t0;
-#ifdef TFM__PARTS /* one tile for any number of tokens: the module is to be small */
+#ifdef TFM__SMALL
             for (int nt; t < t1; t += nt) {
                 nt = (int)(t1 - t < TFM__TOKENS ? t1 - t : TFM__TOKENS);
                 FN(q8_tile)(fmt, nt, a, s, t);
@@ -10002,6 +10049,9 @@ static void FN(widen)(float *panel, const tfm_tensor *w, int64_t strip, int64_t 
     switch (w->type) {
     case TFM_F16: for (int k = 0; k < nk; k++) FN(store)(panel + 16 * k, FN(load_f16)(p + 32 * (k0 + k))); break;
     case TFM_BF16: for (int k = 0; k < nk; k++) FN(store)(panel + 16 * k, FN(load_bf16)(p + 32 * (k0 + k))); break;
+#ifdef TFM__SMALL
+    default: FN(widen_blocks)((int)(tfm__format_of(w->type) - tfm__formats), panel, p, w->cols, k0, nk); break;
+#else
     TFM__WIDEN(Q8_0)
     TFM__WIDEN(Q4_0)
     TFM__WIDEN(Q4_1)
@@ -10016,6 +10066,7 @@ static void FN(widen)(float *panel, const tfm_tensor *w, int64_t strip, int64_t 
     TFM__WIDEN(IQ4_XS)
     TFM__WIDEN(MXFP4)
     default: break;
+#endif
     }
 #undef TFM__WIDEN
 }
@@ -10480,6 +10531,8 @@ static const tfm_kernels FN(kernels) = {
 #undef TFM__UNROLL
 #undef TFM__BODY
 #undef TFM__PARTS
+#undef TFM__SMALL
+#undef TFM__SHARED
 #undef TFM__ROWS
 #undef TFM__EACH_TOKEN
 #undef TFM__EACH_PART

@@ -11,6 +11,7 @@
 #define TFM_NO_STDIO
 #define TFM_NO_MALLOC
 #define TFM_NO_MMAP
+#define TFM_NO_SCALAR
 #define TFM_IMPLEMENTATION
 #include "tfm.h"
 
