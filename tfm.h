@@ -9189,10 +9189,10 @@ TFM__BODY VI FN(byte)(VB a, int j) {
 #define PART(name) TFM__PARTS(name)
 
 typedef v128_t PART(pf);
-TFM__BODY VF FN(whole)(const v128_t *parts) { VF r; for (int i = 0; i < 4; i++) r.v[i] = parts[i]; return r; }
 TFM__BODY v128_t PART(set)(float x) { return wasm_f32x4_splat(x); }
 TFM__BODY v128_t PART(iset)(int32_t x) { return wasm_i32x4_splat(x); }
 TFM__BODY void PART(store)(float *p, v128_t a) { wasm_v128_store(p, a); }
+TFM__BODY v128_t PART(load)(const float *p) { return wasm_v128_load(p); }
 TFM__BODY v128_t PART(add)(v128_t a, v128_t b) { return wasm_f32x4_add(a, b); }
 TFM__BODY v128_t PART(sub)(v128_t a, v128_t b) { return wasm_f32x4_sub(a, b); }
 TFM__BODY v128_t PART(mul)(v128_t a, v128_t b) { return wasm_f32x4_mul(a, b); }
@@ -9231,9 +9231,9 @@ TFM__BODY void PART(put)(float *p, v128_t a, int64_t w) {
     float x[4];
     if (w == 4) {
         wasm_v128_store(p, a);
-    } else {
+    } else { /* w may be below 0: a part that begins beyond the last row */
         wasm_v128_store(x, a);
-        memcpy(p, x, 4 * (size_t)w);
+        for (int i = 0; i < w; i++) p[i] = x[i];
     }
 }
 TFM__BODY v128_t PART(bload)(const uint8_t *p) { return wasm_v128_load(p); }
@@ -9647,13 +9647,6 @@ static void FN(embed)(float *out, const tfm_tensor *w, int64_t row, float scale)
 
 /* --- block formats: one unit of 32 inputs x 16 rows --------------------------------------------------------------- */
 
-/* y = acc + bias for one strip of one token. */
-TFM__BODY void FN(finish)(const tfm_matmul_args *a, int64_t strip, int64_t t, VF acc) {
-    const int64_t row = 16 * strip, left = a->w->rows - row, w = left < 16 ? left : 16;
-    if (a->bias) acc = FN(add)(acc, FN(get)(a->bias + row, w, 0.0f));
-    FN(put)(a->y + (size_t)t * a->y_stride + row, acc, w);
-}
-
 /* A unit is taken in parts of TFM__ROWS rows, by functions named PART(...) on the vectors of a part: all 16 rows, or 4
    where those are one register of a vector, so that the codes of a part stay in registers while the tokens pass. */
 #ifdef TFM__PARTS
@@ -9670,8 +9663,14 @@ TFM__BODY void FN(finish)(const tfm_matmul_args *a, int64_t strip, int64_t t, VF
 #define TFM__EACH_TOKEN TFM__UNROLL
 #define TFM__EACH_PART
 #define TFM__KEEP(pointer)
-TFM__BODY VF FN(whole)(const VF *parts) { return parts[0]; }
 #endif
+
+/* y = acc + bias for the part of one token whose first row is `row`. */
+TFM__BODY void PART(finish)(const tfm_matmul_args *a, int64_t row, int64_t t, PF acc) {
+    const int64_t left = a->w->rows - row, w = left < TFM__ROWS ? left : TFM__ROWS;
+    if (a->bias) acc = PART(add)(acc, PART(get)(a->bias + row, w, 0.0f));
+    PART(put)(a->y + (size_t)t * a->y_stride + row, acc, w);
+}
 
 /* The codes of a unit, or the book's entries for them, as 8 groups; those of 8 bits are signed. Layout: [B3]. */
 TFM__BODY void PART(unpack)(const int fmt, const uint8_t *unit, PB *c) {
@@ -9855,7 +9854,10 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a
         }
     }
     TFM__EACH_TOKEN
-    for (int t = 0; t < nt; t++) FN(finish)(a, strip, t0 + t, FN(whole)(acc[t]));
+    for (int t = 0; t < nt; t++) {
+        TFM__EACH_PART
+        for (int p = 0; p < 16 / TFM__ROWS; p++) PART(finish)(a, 16 * strip + TFM__ROWS * p, t0 + t, acc[t][p]);
+    }
 }
 
 /* Tokens in portions whose rows stay in the second-level cache while the strips pass by. */
@@ -9951,7 +9953,7 @@ TFM__BODY void FN(q8_tile)(const int fmt, const tfm_matmul_args *a, int64_t stri
             }
         }
     }
-    for (int t = 0; t < 16; t++) FN(finish)(a, strip, t0 + t, acc[t]);
+    for (int t = 0; t < 16; t++) FN(finish)(a, 16 * strip, t0 + t, acc[t]);
 }
 
 /* Sixteens of tokens by tiles, the rest by AVX-512. The tiles are this call's alone. */
@@ -10074,31 +10076,33 @@ static void FN(widen)(float *panel, const tfm_tensor *w, int64_t strip, int64_t 
 /* Panels in use: ns strips from `strip` on, inputs k0 ... k0 + nk. */
 typedef struct FN(panels) { const float *p[4]; int64_t strip, k0; int nk; } FN(panels);
 
-/* ns strips times nt tokens over one depth of panels. */
-TFM__BODY void FN(f32_tile)(const int ns, const int nt, const tfm_matmul_args *a, const FN(panels) *w, int64_t t0) {
+/* Rows from `row` on of ns strips times nt tokens over one depth of panels. */
+TFM__BODY void FN(f32_part)(const int ns, const int nt, const tfm_matmul_args *a, const FN(panels) *w, int64_t t0,
+                            int row) {
     const uint8_t *x = (const uint8_t *)a->x + (size_t)t0 * a->x_stride + 4 * (size_t)w->k0;
-    const int64_t row = 16 * w->strip, left = a->w->rows - row - 16 * (ns - 1), last = left < 16 ? left : 16;
-    float *y = a->y + (size_t)t0 * a->y_stride + row;
-    VF acc[4][6];
+    const int64_t first = 16 * w->strip + row, left = a->w->rows - first - 16 * (ns - 1);
+    const int64_t last = left < TFM__ROWS ? left : TFM__ROWS;
+    float *y = a->y + (size_t)t0 * a->y_stride + first;
+    PF acc[4][6];
     TFM__UNROLL
     for (int t = 0; t < nt; t++) {
         TFM__UNROLL
         for (int s = 0; s < ns; s++) {
             const float *at = y + (size_t)t * a->y_stride + 16 * s;
-            acc[s][t] = w->k0 ? FN(get)(at, s + 1 < ns ? 16 : last, 0.0f) : FN(set)(0.0f);
+            acc[s][t] = w->k0 ? PART(get)(at, s + 1 < ns ? TFM__ROWS : last, 0.0f) : PART(set)(0.0f);
         }
     }
     for (int k = 0; k < w->nk; k++) {
-        VF v[4];
+        PF v[4];
         TFM__UNROLL
-        for (int s = 0; s < ns; s++) v[s] = FN(load)(w->p[s] + 16 * k);
+        for (int s = 0; s < ns; s++) v[s] = PART(load)(w->p[s] + 16 * k + row);
         TFM__UNROLL
         for (int t = 0; t < nt; t++) {
             float one;
             memcpy(&one, x + (size_t)t * a->x_stride + 4 * (size_t)k, 4);
-            const VF xv = FN(set)(one);
+            const PF xv = PART(set)(one);
             TFM__UNROLL
-            for (int s = 0; s < ns; s++) acc[s][t] = FN(madd)(v[s], xv, acc[s][t]);
+            for (int s = 0; s < ns; s++) acc[s][t] = PART(madd)(v[s], xv, acc[s][t]);
         }
     }
     const int done = w->k0 + w->nk == a->w->cols;
@@ -10106,10 +10110,14 @@ TFM__BODY void FN(f32_tile)(const int ns, const int nt, const tfm_matmul_args *a
     for (int t = 0; t < nt; t++) {
         TFM__UNROLL
         for (int s = 0; s < ns; s++) {
-            if (done) FN(finish)(a, w->strip + s, t0 + t, acc[s][t]);
-            else FN(put)(y + (size_t)t * a->y_stride + 16 * s, acc[s][t], s + 1 < ns ? 16 : last);
+            if (done) PART(finish)(a, first + 16 * s, t0 + t, acc[s][t]);
+            else PART(put)(y + (size_t)t * a->y_stride + 16 * s, acc[s][t], s + 1 < ns ? TFM__ROWS : last);
         }
     }
+}
+TFM__BODY void FN(f32_tile)(const int ns, const int nt, const tfm_matmul_args *a, const FN(panels) *w, int64_t t0) {
+    TFM__EACH_PART
+    for (int row = 0; row < 16; row += TFM__ROWS) FN(f32_part)(ns, nt, a, w, t0, row);
 }
 
 static void FN(f32_panel)(int ns, const tfm_matmul_args *a, const FN(panels) *w) {
