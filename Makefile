@@ -20,7 +20,7 @@ PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(notdir $(wildcard tools/tfm-*.c examples
 TESTS    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_dropin.c,$(wildcard tests/*.c)))
 ARCHIVE  := $(BUILD)/libtools.a
 
-.PHONY: all help run test sanitize tsan cross wasm compilers fuzz real size bench bench-rivals clean
+.PHONY: all help run test sanitize tsan cross wasm wasm-test wasm-kernels wasm-size wasm-bench compilers fuzz real size bench bench-rivals clean
 .PRECIOUS: $(BUILD)/%.o
 
 all: $(PROGRAMS)
@@ -35,7 +35,8 @@ help:
 	@echo "make sanitize     the tests under address and undefined-behaviour sanitizers (CC, default gcc)"
 	@echo "make tsan         the tests of threads under the thread sanitizer (gcc)"
 	@echo "make cross        the tests built by CC and run by RUN, e.g. aarch64-linux-gnu-gcc and qemu-aarch64"
-	@echo "make wasm         the tests of kernels as WebAssembly, with and without SIMD (clang, wasi-libc, node)"
+	@echo "make wasm         $(BUILD)/wasm: WebAssembly modules and a page to try them (clang, lld)"
+	@echo "make wasm-test    their tests in node and in headless Chromium (node, playwright-core)"
 	@echo "make compilers    the header and all sources with gcc, clang and tcc, C99 to C++20, every TFM_NO_ switch"
 	@echo "make fuzz T=60    libFuzzer on .tfm files and every kind of checkpoint, T seconds each (clang)"
 	@echo "make real         real models: perplexity, text and weights against recorded references (python, network)"
@@ -116,21 +117,6 @@ cross:
 	@$(MAKE) --no-print-directory $(BUILD)/run_tests BUILD=$(BUILD) CC=$(CC) CFLAGS="-O2 $(CROSS_FLAGS)" LDFLAGS=-static
 	@$(RUN) $(BUILD)/run_tests --dir $(BUILD)/tests
 
-# WebAssembly has no threads, so the tests of kernels alone. One thread in node too: it may crash when it ends while its
-# compiler threads are at work.
-WASM_CC = $(CLANG) --target=wasm32-wasi -O2 -I.
-WASM_RUN = node --no-warnings --single-threaded -e 'const { WASI } = require("wasi"), fs = require("fs"); \
-    const wasi = new WASI({ version: "preview1" }), module = new WebAssembly.Module(fs.readFileSync(process.argv[1])); \
-    process.exit(wasi.start(new WebAssembly.Instance(module, { wasi_snapshot_preview1: wasi.wasiImport })))'
-wasm:
-	@mkdir -p $(BUILD)/wasm
-	@for flag in -mno-simd128 -msimd128; do \
-	    for f in tools/tfm_impl tests/test_kernels; do \
-	        $(WASM_CC) $$flag -DTEST_KERNELS_ALONE -c -o $(BUILD)/wasm/$${f##*/}.o $$f.c || exit 1; done; \
-	    $(CLANG) --target=wasm32-wasi -o $(BUILD)/wasm/tests.wasm $(BUILD)/wasm/tfm_impl.o $(BUILD)/wasm/test_kernels.o -lm && \
-	    $(WASM_RUN) $(BUILD)/wasm/tests.wasm || exit 1; \
-	done
-
 compilers:
 	@sh tests/test_dropin.sh $(BUILD)/dropin
 
@@ -171,3 +157,5 @@ bench: $(BUILD)/tfm-bench $(BUILD)/stories.tfm
 # Beside llama.cpp, built from its source package: minutes, network, cmake; an idle machine for figures that mean something.
 bench-rivals: $(BUILD)/tfm-bench $(BUILD)/tfm-convert
 	@$(PYTHON) tests/bench_rivals.py --build $(BUILD) $(RIVALS)
+
+include examples/wasm/wasm.mk

@@ -1,9 +1,8 @@
 /* libc.c - the little of a C library that tfm.h needs where there is none: memory in one growing linear memory,
- * bytes, a little mathematics. tfm_convert_wasm.c has the rest that the converter needs.
+ * and bytes.
  *
  * Not for several threads at once: the pool's threads run kernels, which allocate nothing.
  */
-#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -191,53 +190,19 @@ char *strstr(const char *s, const char *part) {
     }
 }
 
-/* ---- MATHEMATICS -------------------------------------------------------------------------------------------------
- * In double, a few ulp: used for numbers of the description (RoPE frequencies, scales), rounded to float afterwards. */
+/* ---- ARITHMETIC --------------------------------------------------------------------------------------------------
+ * With addresses of 64 bits the compiler checks products for overflow by this function of its runtime library. */
 
-typedef union number { double d; uint64_t u; } number;
-
-static double power_of_two(int n) { /* -1022 ... 1023 */
-    number r;
-    r.u = (uint64_t)(n + 1023) << 52;
-    return r.d;
+#if UINTPTR_MAX > 0xffffffffu
+__extension__ typedef __int128 wide;
+__extension__ typedef unsigned __int128 uwide;
+wide __multi3(wide a, wide b);
+wide __multi3(wide a, wide b) {
+    const uint64_t mask = 0xffffffffu, al = (uint64_t)a, bl = (uint64_t)b;
+    const uint64_t a0 = al & mask, a1 = al >> 32, b0 = bl & mask, b1 = bl >> 32;
+    const uint64_t low = a0 * b0, middle = a1 * b0 + (low >> 32), cross = a0 * b1 + (middle & mask);
+    const uint64_t high = a1 * b1 + (middle >> 32) + (cross >> 32) + (uint64_t)((uwide)a >> 64) * bl +
+                          al * (uint64_t)((uwide)b >> 64);
+    return (wide)((uwide)high << 64 | (cross << 32 | (low & mask)));
 }
-
-/* x = k ln 2 + r with |r| <= ln 2 / 2, and the series of e^r. */
-double exp(double x) {
-    if (x != x || x > 709.79) return x > 0 ? HUGE_VAL : x;
-    if (x < -745.2) return 0;
-    const int k = (int)(x * 1.4426950408889634 + (x < 0 ? -0.5 : 0.5));
-    const double r = (x - k * 6.93147180369123816490e-01) - k * 1.90821492927058770002e-10;
-    double sum = 1;
-    for (int i = 14; i > 0; i--) sum = 1 + sum * r / i;
-    return sum * power_of_two(k / 2) * power_of_two(k - k / 2);
-}
-
-/* x = 2^k m with m around 1, ln m = 2 artanh((m - 1) / (m + 1)) as a series. */
-double log(double x) {
-    number m;
-    int k = 0;
-    m.d = x;
-    if (!(x > 0)) return x == 0 ? -HUGE_VAL : NAN;
-    if (x == HUGE_VAL) return x;
-    if (m.u >> 52 == 0) m.d *= power_of_two(54), k -= 54;
-    k += (int)(m.u >> 52) - 1023;
-    m.u = (m.u & 0xfffffffffffffu) | (uint64_t)1023 << 52;
-    if (m.d > 1.4142135623730951) m.d *= 0.5, k++;
-    const double f = (m.d - 1) / (m.d + 1), z = f * f;
-    double sum = 1.0 / 25;
-    for (int i = 23; i > 0; i -= 2) sum = 1.0 / i + z * sum;
-    return k * 6.93147180369123816490e-01 + (k * 1.90821492927058770002e-10 + 2 * f * sum);
-}
-
-double log1p(double x) {
-    const double u = 1 + x;
-    return u == 1 ? x : log(u) * (x / (u - 1)); /* the quotient repairs what 1 + x lost */
-}
-
-double pow(double x, double y) { return y == 0 ? 1 : exp(y * log(x)); }
-
-float expm1f(float x) {
-    const double d = (double)x;
-    return d > -1e-5 && d < 1e-5 ? (float)(d + d * d / 2) : (float)(exp(d) - 1);
-}
+#endif

@@ -279,7 +279,8 @@ async function convert(engine, source, options) {
         warn: (at, n) => { warnings.push(text(at, n)); },
         progress: (done, total) => { options.onProgress?.(done, total, 'converting'); },
     };
-    const { exports } = await WebAssembly.instantiate(module, { env });
+    const nothing = Object.fromEntries(WebAssembly.Module.imports(module).map(i => [i.name, () => 8])); // no files: EBADF
+    const { exports } = await WebAssembly.instantiate(module, { env, wasi_snapshot_preview1: nothing });
     memory = exports.memory;
     const name = new TextEncoder().encode(source.name.split(/[\\/]/).pop());
     const at = exports.allocate(name.length + 1);
