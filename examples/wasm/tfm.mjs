@@ -74,8 +74,9 @@ function compile(url) {
 
 /* ---- ONE INSTANCE: a module, its memory, its threads ------------------------------------------------------------ */
 
-class Engine {
-    static async open(options) {
+/** One instance of a module: memory and the functions of tfm_wasm.c. load() makes one of its own. */
+export class Engine {
+    static async open(options = {}) {
         const e = new Engine();
         const base = options.base ?? import.meta.url;
         Object.assign(e, variantFile(options));
@@ -101,9 +102,8 @@ class Engine {
             const worker = IN_NODE ? new Thread(url, { workerData: start }) : new Thread(url, { type: 'module' });
             this.workers.push(worker);
             if (IN_NODE) {
-                worker.once('message', resolve);
+                worker.once('message', () => { worker.unref(); resolve(); }); // a program may end while threads wait
                 worker.once('error', reject);
-                worker.unref();
             } else {
                 worker.onmessage = resolve;
                 worker.onerror = e => reject(new TfmError(`thread: ${e.message}`));
@@ -321,7 +321,7 @@ async function peek(stream, n) {
 /** Loads a model: see tfm.d.mts. */
 export async function load(from, options = {}) {
     const source = await sourceOf(from);
-    const engine = await Engine.open(options);
+    const engine = options.engine ?? await Engine.open(options);
     try {
         const { head, rest } = await peek(source.stream(), 64);
         let loaded;
@@ -348,8 +348,8 @@ const ENCODE_NO_SPECIAL = 1, ENCODE_PARSE_SPECIAL = 2, DECODE_SKIP_SPECIAL = 1, 
 const TOKEN_SPECIAL = 1;
 
 export class Model {
-    constructor(engine, address, { bytes, warnings = [] }) {
-        Object.assign(this, { engine, address, bytes, warnings, variant: engine.variant, threads: engine.threads });
+    constructor(engine, address, { file, bytes, warnings = [] }) {
+        Object.assign(this, { engine, address, file, bytes, warnings, variant: engine.variant, threads: engine.threads });
         this.info = Object.fromEntries(Object.entries(ASK).map(([k, what]) => [k, engine.call.model_ask(address, what)]));
     }
 

@@ -30,7 +30,7 @@ $(eval $(call WASM_MODULE,tfm-simd,wasm32,$(WASM_SIMD),))
 $(eval $(call WASM_MODULE,tfm-relaxed,wasm32,$(WASM_SIMD) -mrelaxed-simd,))
 $(eval $(call WASM_MODULE,tfm-simd-threads,wasm32,$(WASM_SIMD) $(WASM_SHARED),$(WASM_SHARE)))
 $(eval $(call WASM_MODULE,tfm-relaxed-threads,wasm32,$(WASM_SIMD) -mrelaxed-simd $(WASM_SHARED),$(WASM_SHARE)))
-$(eval $(call WASM_MODULE,tfm-memory64,wasm64,$(WASM_SIMD),))
+$(eval $(call WASM_MODULE,tfm-memory64,wasm64,$(WASM_SIMD) -mno-bulk-memory,))
 
 WASM_SMALL = tfm-scalar tfm-simd tfm-relaxed
 WASM_MODULES = $(WASM_SMALL) tfm-simd-threads tfm-relaxed-threads tfm-memory64
