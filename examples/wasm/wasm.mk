@@ -17,20 +17,22 @@ WASM_SIMD = -msimd128 -mbulk-memory -msign-ext -mnontrapping-fptoint
 WASM_SHARED = -matomics -mmutable-globals
 WASM_SHARE = -Wl,--import-memory,--shared-memory,--initial-memory=4194304,--max-memory=4294967296,--export=__stack_pointer
 
-# name, target, flags, flags of the linker
+# name, target, flags, flags of the linker, compiler
 define WASM_MODULE
 $(WASM)/$(1).wasm: $(WASM_SRC)/tfm_wasm.c $(WASM_SRC)/libc.c tfm.h $(wildcard $(WASM_SRC)/include/*.h) $(WASM_SRC)/wasm.mk
 	@mkdir -p $(WASM)/$(1)
-	$(CLANG) --target=$(2) $(WASM_FLAGS) $(3) -c -o $(WASM)/$(1)/tfm.o $(WASM_SRC)/tfm_wasm.c
-	$(CLANG) --target=$(2) $(WASM_FLAGS) $(3) -fno-builtin -c -o $(WASM)/$(1)/libc.o $(WASM_SRC)/libc.c
-	$(CLANG) --target=$(2) $(WASM_LINK) $(4) -o $$@ $(WASM)/$(1)/tfm.o $(WASM)/$(1)/libc.o
+	$(5) --target=$(2) $(WASM_FLAGS) $(3) -c -o $(WASM)/$(1)/tfm.o $(WASM_SRC)/tfm_wasm.c
+	$(5) --target=$(2) $(WASM_FLAGS) $(3) -fno-builtin -c -o $(WASM)/$(1)/libc.o $(WASM_SRC)/libc.c
+	$(5) --target=$(2) $(WASM_LINK) $(4) -o $$@ $(WASM)/$(1)/tfm.o $(WASM)/$(1)/libc.o
 endef
-$(eval $(call WASM_MODULE,tfm-scalar,wasm32,-mno-bulk-memory,))
-$(eval $(call WASM_MODULE,tfm-simd,wasm32,$(WASM_SIMD),))
-$(eval $(call WASM_MODULE,tfm-relaxed,wasm32,$(WASM_SIMD) -mrelaxed-simd,))
-$(eval $(call WASM_MODULE,tfm-simd-threads,wasm32,$(WASM_SIMD) $(WASM_SHARED),$(WASM_SHARE)))
-$(eval $(call WASM_MODULE,tfm-relaxed-threads,wasm32,$(WASM_SIMD) -mrelaxed-simd $(WASM_SHARED),$(WASM_SHARE)))
-$(eval $(call WASM_MODULE,tfm-memory64,wasm64,$(WASM_SIMD) -mno-bulk-memory,))
+$(eval $(call WASM_MODULE,tfm-scalar,wasm32,-mno-bulk-memory,,$(CLANG)))
+$(eval $(call WASM_MODULE,tfm-simd,wasm32,$(WASM_SIMD),,$(CLANG)))
+$(eval $(call WASM_MODULE,tfm-relaxed,wasm32,$(WASM_SIMD) -mrelaxed-simd,,$(CLANG)))
+$(eval $(call WASM_MODULE,tfm-simd-threads,wasm32,$(WASM_SIMD) $(WASM_SHARED),$(WASM_SHARE),$(CLANG)))
+$(eval $(call WASM_MODULE,tfm-relaxed-threads,wasm32,$(WASM_SIMD) -mrelaxed-simd $(WASM_SHARED),$(WASM_SHARE),$(CLANG)))
+# clang 16 miscompiles vectors with 64-bit addresses, so without a newer one this module is scalar.
+CLANG64 := $(shell command -v clang-19 || command -v clang-20 || command -v clang-21)
+$(eval $(if $(CLANG64),$(call WASM_MODULE,tfm-memory64,wasm64,$(WASM_SIMD),,$(CLANG64)),$(call WASM_MODULE,tfm-memory64,wasm64,,,$(CLANG))))
 
 WASM_SMALL = tfm-scalar tfm-simd tfm-relaxed
 WASM_MODULES = $(WASM_SMALL) tfm-simd-threads tfm-relaxed-threads tfm-memory64
