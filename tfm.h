@@ -10250,31 +10250,34 @@ static float FN(bf16)(float x) { return tfm__bf16_to_f32(tfm__f32_to_bf16(x)); }
 /* part[r][i] = q[r] * key[i - i0], elements 16 c + lane summed over c; nk keys at a time share the loads of nr
    queries. */
 TFM__BODY void FN(dots)(const int nr, FN(query) *const *rows, const float *keys, int64_t pitch, int i0, int i1,
-                        int64_t head_dim, VF (*part)[16]) {
-    const int nk = TFM__STRIPS == 4 ? 4 : 1; /* as many chains as there are registers */
+                        int64_t head_dim, PF (*part)[16][16 / TFM__ROWS]) {
+    const int nk = TFM__STRIPS == 4 ? 4 : TFM__ROWS == 4 ? 2 : 1; /* as many chains as there are registers */
     for (int i = i0; i < i1; i += nk, keys += nk * pitch) {
-        VF acc[4][4];
-        TFM__UNROLL
-        for (int r = 0; r < nr; r++) {
-            TFM__UNROLL
-            for (int k = 0; k < nk; k++) acc[r][k] = FN(set)(0.0f);
-        }
-        for (int64_t c = 0; c < head_dim; c += 16) {
-            const int64_t w = head_dim - c < 16 ? head_dim - c : 16;
-            VF key[4];
-            TFM__UNROLL
-            for (int k = 0; k < nk; k++) key[k] = FN(load)(keys + k * pitch + c);
+        TFM__EACH_PART
+        for (int p = 0; p < 16 / TFM__ROWS; p++) {
+            PF acc[4][4];
             TFM__UNROLL
             for (int r = 0; r < nr; r++) {
-                const VF q = FN(get)(rows[r]->q + c, w, 0.0f);
                 TFM__UNROLL
-                for (int k = 0; k < nk; k++) acc[r][k] = FN(madd)(q, key[k], acc[r][k]);
+                for (int k = 0; k < nk; k++) acc[r][k] = PART(set)(0.0f);
             }
-        }
-        TFM__UNROLL
-        for (int r = 0; r < nr; r++) {
+            for (int64_t c = TFM__ROWS * p; c < head_dim; c += 16) {
+                const int64_t w = head_dim - c < TFM__ROWS ? head_dim - c : TFM__ROWS;
+                PF key[4];
+                TFM__UNROLL
+                for (int k = 0; k < nk; k++) key[k] = PART(load)(keys + k * pitch + c);
+                TFM__UNROLL
+                for (int r = 0; r < nr; r++) {
+                    const PF q = PART(get)(rows[r]->q + c, w, 0.0f);
+                    TFM__UNROLL
+                    for (int k = 0; k < nk; k++) acc[r][k] = PART(madd)(q, key[k], acc[r][k]);
+                }
+            }
             TFM__UNROLL
-            for (int k = 0; k < nk; k++) part[r][i + k] = acc[r][k];
+            for (int r = 0; r < nr; r++) {
+                TFM__UNROLL
+                for (int k = 0; k < nk; k++) part[r][i + k][p] = acc[r][k];
+            }
         }
     }
 }
@@ -10284,7 +10287,7 @@ TFM__BODY void FN(dots)(const int nr, FN(query) *const *rows, const float *keys,
 static void FN(scores)(FN(block) *b, const tfm_attention_args *a, const FN(ring) *keys, float *panel) {
     const int64_t pitch = (a->head_dim + 15) / 16 * 16;
     const int at_once = pitch <= TFM__PANEL / 16 ? 16 : 4;
-    VF part[4][16];
+    PF part[4][16][16 / TFM__ROWS];
     for (int j = b->u0 / 16 * 16; j < b->u1; j += 16) {
         for (int i = 0; i < 16; i += at_once) {
             const int from = j + i > b->u0 ? j + i : b->u0, end = j + i + at_once, to = end < b->u1 ? end : b->u1;
@@ -10300,7 +10303,7 @@ static void FN(scores)(FN(block) *b, const tfm_attention_args *a, const FN(ring)
                 if (nr == 3) FN(dots)(3, rows, panel, pitch, i, i + at_once, a->head_dim, part);
                 if (nr == 2) FN(dots)(2, rows, panel, pitch, i, i + at_once, a->head_dim, part);
                 if (nr == 1) FN(dots)(1, rows, panel, pitch, i, i + at_once, a->head_dim, part);
-                for (int k = 0; i + at_once == 16 && k < nr; k++) FN(store)(b->score[r + k] + j, FN(sum16)(part[k]));
+                for (int k = 0; i + at_once == 16 && k < nr; k++) FN(store)(b->score[r + k] + j, FN(sum16)((const VF *)(const void *)part[k]));
             }
         }
     }
@@ -10366,35 +10369,35 @@ static void FN(weigh)(FN(block) *b, const tfm_attention_args *a) {
     for (int r = 0; r < b->n; r++) b->rows[r]->l = b->rows[r]->l * b->keep[r] + sum[r] * b->take[r];
 }
 
-/* out = out * keep + (sum over j of p[j] v[j]) * take in nc times 16 elements from d on, for rows r0 .. r0 + nr that see
+/* out = out * keep + (sum over j of p[j] v[j]) * take in a part of nc times 16 elements from d on, for rows r0 .. r0 + nr that see
    the same positions. values: [from u0 on][64]. */
 TFM__BODY void FN(mix)(const int nr, const int nc, const FN(block) *b, int r0, const float *values, int64_t d,
                        int64_t w) {
-    VF acc[4][4];
+    PF acc[4][4];
     TFM__UNROLL
     for (int r = 0; r < nr; r++) {
         TFM__UNROLL
-        for (int i = 0; i < nc; i++) acc[r][i] = FN(set)(0.0f);
+        for (int i = 0; i < nc; i++) acc[r][i] = PART(set)(0.0f);
     }
     values += 64 * (b->j0[r0] - b->u0);
     for (int j = b->j0[r0]; j < b->j1[r0]; j++, values += 64) {
-        VF x[4];
+        PF x[4];
         TFM__UNROLL
-        for (int i = 0; i < nc; i++) x[i] = FN(load)(values + 16 * i);
+        for (int i = 0; i < nc; i++) x[i] = PART(load)(values + 16 * i);
         TFM__UNROLL
         for (int r = 0; r < nr; r++) {
-            const VF weight = FN(set)(b->score[r0 + r][j]);
+            const PF weight = PART(set)(b->score[r0 + r][j]);
             TFM__UNROLL
-            for (int i = 0; i < nc; i++) acc[r][i] = FN(madd)(weight, x[i], acc[r][i]);
+            for (int i = 0; i < nc; i++) acc[r][i] = PART(madd)(weight, x[i], acc[r][i]);
         }
     }
-    TFM__UNROLL
+    TFM__EACH_TOKEN
     for (int r = 0; r < nr; r++) {
         TFM__UNROLL
         for (int i = 0; i < nc; i++) {
             float *out = b->rows[r0 + r]->out + d + 16 * i;
-            const VF old = FN(mul)(FN(get)(out, w, 0.0f), FN(set)(b->keep[r0 + r]));
-            FN(put)(out, FN(madd)(acc[r][i], FN(set)(b->take[r0 + r]), old), w);
+            const PF old = PART(mul)(PART(get)(out, w, 0.0f), PART(set)(b->keep[r0 + r]));
+            PART(put)(out, PART(madd)(acc[r][i], PART(set)(b->take[r0 + r]), old), w);
         }
     }
 }
@@ -10404,10 +10407,12 @@ TFM__BODY void FN(mix_rows)(const int nr, const FN(block) *b, int r0, const floa
     const int nc = nr == 1 || TFM__STRIPS == 4 ? 4 : 1;
     int64_t c = 0;
     if (nc > 1 && nd == 64) {
-        FN(mix)(nr, nc, b, r0, panel, d, 16);
+        TFM__EACH_PART
+        for (; c < 16; c += TFM__ROWS) FN(mix)(nr, nc, b, r0, panel + c, d + c, TFM__ROWS);
         return;
     }
-    for (; c < nd; c += 16) FN(mix)(nr, 1, b, r0, panel + c, d + c, nd - c < 16 ? nd - c : 16);
+    TFM__EACH_PART
+    for (; c < nd; c += TFM__ROWS) FN(mix)(nr, 1, b, r0, panel + c, d + c, nd - c < TFM__ROWS ? nd - c : TFM__ROWS);
 }
 
 static void FN(values)(FN(block) *b, const tfm_attention_args *a, const FN(ring) *values, float *panel) {
