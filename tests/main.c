@@ -64,6 +64,7 @@
     ROW(convert_split) \
     ROW(convert_llama2c) \
     ROW(write_gguf) \
+    ROW(figures) \
     ROW(sources) \
     ROW(sources_damage) \
     ROW(model) \

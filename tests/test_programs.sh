@@ -405,6 +405,24 @@ fails 2 "--out" tfm-inspect "$MODEL" --tensor output_norm.weight
 expect "a file of a failed run" test ! -e "$WORK/never"
 done_with "tfm-inspect: tensors"
 
+run 0 tfm-inspect "$MODEL" --stats
+expect "no figures" grep -q "^output_norm.weight .* F32 " "$OUT"
+expect "colour in a pipe" sh -c "! grep -q '$(printf '\033')' '$OUT'"
+run 0 tfm-inspect "$MODEL" --stats --json
+expect "no rms in JSON" test "$(json rms)" != ""
+expect "no operations in JSON" test "$(json flops_per_token)" -gt 1000
+run 0 tfm-quantize "$MODEL" "$WORK/q8.tfm" --type q8_0
+run 0 tfm-inspect --diff "$MODEL" "$MODEL"
+expect "a file differs from itself" grep -q "^no difference$" "$OUT"
+run 3 tfm-inspect --diff "$MODEL" "$WORK/q8.tfm"
+expect "no largest difference" grep -q "^token_embd.weight .*and Q8_0, largest difference 0" "$OUT"
+run 3 tfm-inspect --diff "$MODEL" "$WORK/q8.tfm" --json
+expect "no differences in JSON" test "$(json differences)" -gt 1
+fails 1 "no.tfm" tfm-inspect --diff "$MODEL" "$WORK/no.tfm"
+fails 2 "two files" tfm-inspect --diff "$MODEL"
+fails 2 "too many" tfm-inspect "$MODEL" "$MODEL"
+done_with "tfm-inspect: figures and differences"
+
 # ---- models as part of a program -------------------------------------------------------------------------------------
 
 # The numbers of an array, one a line.

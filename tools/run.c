@@ -202,7 +202,8 @@ uint64_t model_parameters(const tfm_model *m)
     return sum;
 }
 
-uint64_t model_bytes_per_token(const tfm_model *m)
+/* Sums a figure over the weights that one token meets: all, of experts those that are used. looked_up: a row of it. */
+static uint64_t sum_per_token(const tfm_model *m, uint64_t (*figure)(const tfm_weight *w, int looked_up))
 {
     const int tied = tfm_model_config_of(m)->tied;
     tfm_weight w;
@@ -210,14 +211,44 @@ uint64_t model_bytes_per_token(const tfm_model *m)
     int64_t i;
     uint64_t experts = 0; /* of the run of one role's experts that i stands in */
     for (i = 0; tfm_model_weight(m, i, &w); i++) {
-        int looked_up = w.role == TFM_ROLE_POS_EMBED || (w.role == TFM_ROLE_EMBED && !tied);
+        const int looked_up = w.role == TFM_ROLE_POS_EMBED || (w.role == TFM_ROLE_EMBED && !tied);
+        const tfm_block *b;
         if (w.expert < 0) {
-            sum += weight_source_bytes(&w) / (uint64_t)(looked_up ? w.t.rows : 1);
+            sum += figure(&w, looked_up);
             continue;
         }
-        const tfm_block *b = tfm_model_block(m, w.layer);
-        experts = (w.expert ? experts : 0) + weight_source_bytes(&w);
+        b = tfm_model_block(m, w.layer);
+        experts = (w.expert ? experts : 0) + figure(&w, looked_up);
         if (w.expert == b->n_experts - 1) sum += experts * (uint64_t)b->n_experts_used / (uint64_t)b->n_experts;
+    }
+    return sum;
+}
+
+static uint64_t bytes_read(const tfm_weight *w, int looked_up)
+{
+    return weight_source_bytes(w) / (uint64_t)(looked_up ? w->t.rows : 1);
+}
+
+uint64_t model_bytes_per_token(const tfm_model *m)
+{
+    return sum_per_token(m, bytes_read);
+}
+
+/* A multiplication and an addition for each element of a matrix. */
+static uint64_t matrix_flops(const tfm_weight *w, int looked_up)
+{
+    return looked_up || w->t.rows == 1 ? 0 : 2 * (uint64_t)w->t.rows * (uint64_t)w->t.cols;
+}
+
+uint64_t model_flops_per_token(const tfm_model *m, int64_t position)
+{
+    const tfm_config *c = tfm_model_config_of(m);
+    uint64_t sum = sum_per_token(m, matrix_flops);
+    int32_t i;
+    for (i = 0; i < c->n_layers; i++) {
+        const tfm_block *b = tfm_model_block(m, i);
+        const int64_t keys = b->window && b->window < position + 1 ? b->window : position + 1;
+        sum += 4 * (uint64_t)b->n_heads * (uint64_t)b->head_dim * (uint64_t)keys; /* scores, sum of values */
     }
     return sum;
 }

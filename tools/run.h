@@ -90,6 +90,9 @@ uint64_t model_parameters(const tfm_model *m);
 /* Source bytes of the weights that one decoded token reads: all but tables of which it reads a row. A tied embedding
  * counts, as the output matrix. */
 uint64_t model_bytes_per_token(const tfm_model *m);
+/* Floating-point operations of one decoded token: of its matrices, and of attention to the positions before it. Norms,
+ * activations and the like do not count. */
+uint64_t model_flops_per_token(const tfm_model *m, int64_t position);
 
 /* n floats as little-endian bytes, whatever the host. */
 void floats_to_bytes(void *out, const float *x, size_t n);

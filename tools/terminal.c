@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -26,6 +27,14 @@ const char *human_size(char buf[16], uint64_t n)
     }
     snprintf(buf, 16, value < 9.995 ? "%.2f %s" : value < 99.95 ? "%.1f %s" : "%.0f %s", value, unit[i]);
     return buf;
+}
+
+const char *ink(int which)
+{
+    static const char *const sequences[INK_COUNT] = { "\033[0m", "\033[1m", "\033[31m", "\033[32m" };
+    const char *off = getenv("NO_COLOR"), *term = getenv("TERM");
+    if ((off && *off) || !term || strcmp(term, "dumb") == 0 || !is_terminal(stdout)) return "";
+    return sequences[which];
 }
 
 /* "3.4 s", "2 min 05 s" */

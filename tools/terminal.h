@@ -6,6 +6,10 @@
 
 const char *human_size(char buf[16], uint64_t n);   /* "1.12 GB" (powers of 1000) */
 
+/* Colours for stdout: an escape sequence where stdout is a terminal that knows them, else "". NO_COLOR switches them off. */
+enum { INK_PLAIN, INK_BOLD, INK_RED, INK_GREEN, INK_COUNT };
+const char *ink(int which);
+
 /* A line on stderr that is rewritten in place; nothing at all unless stderr is a terminal. */
 typedef struct progress {
     const char *label;

@@ -9,17 +9,21 @@
 #include <string.h>
 
 #include "c_array.h"
+#include "diff_models.h"
 #include "run.h"
+#include "tensor_figures.h"
 
 static run_options options = RUN_FAST;
 static const char *tensor_name, *out_path, *plan_name;
 static double bandwidth;
-static int json, verify;
+static int json, verify, stats, diff;
 
 static const cli_option option_rows[] = {
     CLI_GROUP("What to show"),
     CLI_FLAG(0, "json", &json, "print one JSON object"),
     CLI_REAL(0, "bandwidth", "GB/s", &bandwidth, 0.001, 1e6, "", "show the tokens/s that this bandwidth allows", NULL),
+    CLI_FLAG(0, "stats", &stats, "measure every tensor: smallest, largest, root mean square, zeros, NaN, infinities"),
+    CLI_FLAG(0, "diff", &diff, "show what differs between two files; exit status 0: nothing, 3: something"),
     CLI_STRING(0, "tensor", "NAME", &tensor_name, NULL, "write one tensor as float32, row by row ...", NULL),
     CLI_STRING(0, "out", "FILE", &out_path, NULL, "... into this file", NULL),
     CLI_STRING(0, "plan", "NAME", &plan_name, NULL, "print the memory that -c, --batch, --kv ... ask for as C constants", NULL),
@@ -27,10 +31,13 @@ static const cli_option option_rows[] = {
     RUN_OPTION_ROWS(options, "the model's, at most 4096"),
     CLI_END
 };
-static const char *const arg_names[] = { "MODEL" };
+static const char *const arg_names[] = { "MODEL", "MODEL2" };
 static const cli command_line = {
-    "tfm-inspect", "MODEL [--json] [-c CTX] [--kv TYPE] [--bandwidth GB/s] [--tensor NAME --out FILE] [--verify] [--plan NAME]",
-    "Shows what a .tfm file holds and what running it takes.", option_rows, 1, 1, arg_names
+    "tfm-inspect",
+    "MODEL [--json] [-c CTX] [--kv TYPE] [--bandwidth GB/s] [--stats] [--verify] [--plan NAME]\n"
+    "       tfm-inspect MODEL --tensor NAME --out FILE\n"
+    "       tfm-inspect --diff MODEL MODEL2 [--json]",
+    "Shows what a .tfm file holds and what running it takes.", option_rows, 1, 2, arg_names
 };
 
 typedef struct memory {
@@ -286,36 +293,82 @@ static void print_path(const tfm_config *c)
 
 /* ---- TEXT ------------------------------------------------------------------------------------------------------ */
 
-static void print_tensors(const tfm_model *m)
+static void print_figures(const tensor_figures *f)
+{
+    printf(" %11.4g %11.4g %11.4g %9llu", (double)f->min, (double)f->max, f->rms, (unsigned long long)f->n_zero);
+    if (f->n_nan || f->n_inf)
+        printf("  %s%llu NaN, %llu infinite%s", ink(INK_RED), (unsigned long long)f->n_nan,
+               (unsigned long long)f->n_inf, ink(INK_PLAIN));
+}
+
+static int print_tensors(const tfm_model *m)
 {
     tfm_weight w;
+    tensor_figures f;
     char name[64], dims[40], size[16];
     int64_t i;
-    printf("\n%-32s %-5s %-5s %18s %10s\n", "tensor", "type", "order", "rows x cols", "bytes");
+    printf("\n%s%-32s %-6s %-5s %18s %10s%s%s\n", ink(INK_BOLD), "tensor", "type", "order", "rows x cols", "bytes",
+           stats ? "    smallest     largest         rms     zeros" : "", ink(INK_PLAIN));
     for (i = 0; tfm_model_weight(m, i, &w); i++) {
         tfm_weight_name(w.stack, w.layer, w.role, w.expert, name, sizeof name);
         snprintf(dims, sizeof dims, "%lld x %lld", (long long)w.t.rows, (long long)w.t.cols);
-        printf("%-32s %-5s %-5s %18s %10s\n", name, tfm_type_get(w.t.type)->name,
+        printf("%-32s %-6s %-5s %18s %10s", name, tfm_type_get(w.t.type)->name,
                w.t.layout == TFM_TILED ? "tiled" : "rows", dims,
                human_size(size, tfm_tensor_bytes(w.t.type, w.t.layout, w.t.rows, w.t.cols)));
+        if (stats && tensor_measure(&w.t, &f)) return tool_error("out of memory");
+        if (stats) print_figures(&f);
+        printf("\n");
     }
+    return 0;
+}
+
+/* Tensors and bytes of each type. */
+static void print_types(const tfm_model *m)
+{
+    enum { MOST = 32 };
+    struct { int32_t type; int64_t n; uint64_t bytes; } types[MOST];
+    tfm_weight w;
+    char size[16];
+    int64_t i;
+    int k, n = 0;
+    for (i = 0; tfm_model_weight(m, i, &w); i++) {
+        for (k = 0; k < n && types[k].type != w.t.type; k++) {}
+        if (k == MOST) continue;
+        if (k == n) {
+            types[n].type = w.t.type;
+            types[n].n = 0;
+            types[n++].bytes = 0;
+        }
+        types[k].n++;
+        types[k].bytes += tfm_tensor_bytes(w.t.type, w.t.layout, w.t.rows, w.t.cols);
+    }
+    printf("\n");
+    for (k = 0; k < n; k++)
+        printf("%-6s %6lld tensors %10s\n", tfm_type_get(types[k].type)->name, (long long)types[k].n,
+               human_size(size, types[k].bytes));
 }
 
 static void print_memory(const run *r, const memory *m)
 {
     char a[16], b[16];
-    printf("\nmemory for %d positions, kv %s, %d threads\n", (int)r->setup.n_ctx, run_kv_names[options.kv],
-           (int)r->setup.n_threads);
+    const int64_t last = r->setup.n_ctx - 1;
+    printf("\n%smemory for %d positions, kv %s, %d threads%s\n", ink(INK_BOLD), (int)r->setup.n_ctx,
+           run_kv_names[options.kv], (int)r->setup.n_threads, ink(INK_PLAIN));
+    printf("  weights and tables    %s, mapped or read\n", human_size(a, m->file));
     printf("  key-value cache       %s\n", human_size(a, m->kv));
     printf("  session               %s, the cache included\n", human_size(a, m->session));
-    printf("  weights read a token  %s\n", human_size(a, m->per_token));
+    printf("  together              %s\n", human_size(a, m->file + m->session));
     if (r->config->tied) printf("  saved by tying        %s\n", human_size(b, m->tied_saved));
+    printf("\n%sa token%s\n", ink(INK_BOLD), ink(INK_PLAIN));
+    printf("  weights read          %s\n", human_size(a, m->per_token));
+    printf("  operations            %.4g G, %.4g G at the context's end\n",
+           (double)model_flops_per_token(r->model, 0) * 1e-9, (double)model_flops_per_token(r->model, last) * 1e-9);
     if (bandwidth > 0)
         printf("  at %g GB/s            at most %.1f tokens/s, %.1f at the context's end\n", bandwidth,
                tokens_per_s(m->per_token), tokens_per_s(m->per_token + m->kv));
 }
 
-static void print_text(const run *r, const memory *m)
+static int print_text(const run *r, const memory *m)
 {
     const tfm_config *c = r->config;
     const char *origin;
@@ -328,16 +381,36 @@ static void print_text(const run *r, const memory *m)
     printf(", %s\n", r->tokenizer ? "tokenizer" : "no tokenizer");
     origin = (const char *)tfm_model_section(r->model, TFM_SECTION_PROVENANCE, &n);
     if (origin) fwrite(origin, 1, n, stdout);
-    if (c->n_layers == 0) return;
+    if (c->n_layers == 0) return 0;
     printf("\n");
     print_path(c);
     print_memory(r, m);
-    print_tensors(r->model);
+    print_types(r->model);
+    return print_tensors(r->model);
 }
 
 /* ---- JSON ------------------------------------------------------------------------------------------------------ */
 
-static void json_tensors(const tfm_model *m)
+/* A number, or null where there is none in JSON. */
+static void json_number(const char *name, double value)
+{
+    if (isfinite(value)) printf(", \"%s\": %.9g", name, value);
+    else printf(", \"%s\": null", name);
+}
+
+static int json_figures(const tfm_tensor *t)
+{
+    tensor_figures f;
+    if (tensor_measure(t, &f)) return tool_error("out of memory");
+    json_number("min", (double)f.min);
+    json_number("max", (double)f.max);
+    json_number("rms", f.rms);
+    printf(", \"zeros\": %llu, \"nan\": %llu, \"inf\": %llu", (unsigned long long)f.n_zero,
+           (unsigned long long)f.n_nan, (unsigned long long)f.n_inf);
+    return 0;
+}
+
+static int json_tensors(const tfm_model *m)
 {
     tfm_weight w;
     char name[64];
@@ -349,11 +422,14 @@ static void json_tensors(const tfm_model *m)
                (int)w.layer);
         printf("\"type\": \"%s\", \"layout\": \"%s\", \"dims\": [%lld, %lld], ", tfm_type_get(w.t.type)->name,
                w.t.layout == TFM_TILED ? "tiled" : "rows", (long long)w.t.rows, (long long)w.t.cols);
-        printf("\"bytes\": %llu, \"source_bytes\": %llu}",
+        printf("\"bytes\": %llu, \"source_bytes\": %llu",
                (unsigned long long)tfm_tensor_bytes(w.t.type, w.t.layout, w.t.rows, w.t.cols),
                (unsigned long long)weight_source_bytes(&w));
+        if (stats && json_figures(&w.t)) return 1;
+        printf("}");
     }
     printf("]");
+    return 0;
 }
 
 static void json_description(const tfm_config *c)
@@ -373,9 +449,10 @@ static void json_description(const tfm_config *c)
     printf("],\n");
 }
 
-static void print_json(const run *r, const memory *m)
+static int print_json(const run *r, const memory *m)
 {
     const tfm_config *c = r->config;
+    int status;
     printf("{\"file_bytes\": %llu, \"tokenizer\": %s, ", (unsigned long long)m->file, r->tokenizer ? "true" : "false");
     printf("\"n_params\": %llu, \"n_layers\": %d, \"d_model\": %d, \"n_vocab\": %d, \"n_ctx_model\": %d,\n",
            (unsigned long long)m->parameters, (int)c->n_layers, (int)c->d_model, (int)c->n_vocab, (int)c->n_ctx);
@@ -387,9 +464,14 @@ static void print_json(const run *r, const memory *m)
     if (bandwidth > 0 && c->n_layers)
         printf("\"bandwidth_gb_per_s\": %.6g, \"tokens_per_s\": %.6g, \"tokens_per_s_full_context\": %.6g,\n",
                bandwidth, tokens_per_s(m->per_token), tokens_per_s(m->per_token + m->kv));
+    if (c->n_layers)
+        printf("\"flops_per_token\": %llu, \"flops_per_token_full_context\": %llu,\n",
+               (unsigned long long)model_flops_per_token(r->model, 0),
+               (unsigned long long)model_flops_per_token(r->model, r->setup.n_ctx - 1));
     json_description(c);
-    json_tensors(r->model);
+    status = json_tensors(r->model);
     printf("}\n");
+    return status;
 }
 
 /* ---- ONE TENSOR ------------------------------------------------------------------------------------------------ */
@@ -479,23 +561,27 @@ static int inspect(const run *r)
     if (tensor_name) return write_tensor(r, tensor_name, out_path);
     if (verify && tfm_model_verify(r->model, &err)) return run_error(r, &err);
     if (measure_memory(r, &m) != CLI_GO_ON) return 1;
-    if (json) print_json(r, &m);
-    else print_text(r, &m);
+    if (json ? print_json(r, &m) : print_text(r, &m)) return 1;
     if (verify && !json) printf("\nverified: every hash agrees\n");
     return 0;
 }
 
 int main(int argc, char **argv)
 {
-    const char *path;
+    const char *paths[2];
     run r;
-    int status;
+    int status, n_paths;
     program_start(&argc, &argv);
-    status = cli_parse(&command_line, argc, argv, &path, NULL);
+    status = cli_parse(&command_line, argc, argv, paths, &n_paths);
     if (status != CLI_GO_ON) return program_end(status);
+    if (diff && n_paths != 2) return cli_wrong(&command_line, "--diff takes two files");
+    if (diff && (stats || verify || tensor_name || out_path || plan_name))
+        return cli_wrong(&command_line, "--diff goes with --json alone");
+    if (!diff && n_paths != 1) return cli_wrong(&command_line, "too many arguments");
+    if (diff) return program_end(diff_models(paths[0], paths[1], json));
     if (!tensor_name != !out_path) return cli_wrong(&command_line, "--tensor NAME and --out FILE belong together");
     if (plan_name && !c_array_name_ok(plan_name)) return cli_wrong(&command_line, "--plan %s: no name in C", plan_name);
-    status = run_open_any(&r, &command_line, &options, path);
+    status = run_open_any(&r, &command_line, &options, paths[0]);
     if (status == CLI_GO_ON) status = inspect(&r);
     run_close(&r);
     return program_end(status);
