@@ -17,10 +17,10 @@ FLAGS   = $(CPPFLAGS) -I. $(CFLAGS) -MMD -MP
 # compiled once, go into one archive; programs take from it what they need.
 PIECES   := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/tfm%,$(wildcard tools/*.c)))
 PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(notdir $(wildcard tools/tfm-*.c examples/*.c)))
-TESTS    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_dropin.c,$(wildcard tests/*.c)))
+TESTS    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_dropin.c tests/size_embedded.c,$(wildcard tests/*.c)))
 ARCHIVE  := $(BUILD)/libtools.a
 
-.PHONY: all help run test sanitize tsan cross wasm wasm-test wasm-kernels wasm-size wasm-bench compilers fuzz real size bench bench-rivals clean
+.PHONY: all help run test sanitize tsan cross wasm wasm-test wasm-kernels wasm-size wasm-bench compilers embedded embedded-test fuzz real size bench bench-rivals clean
 .PRECIOUS: $(BUILD)/%.o
 
 all: $(PROGRAMS)
@@ -37,6 +37,8 @@ help:
 	@echo "make cross        the tests built by CC and run by RUN, e.g. aarch64-linux-gnu-gcc and qemu-aarch64"
 	@echo "make wasm         $(BUILD)/wasm: WebAssembly modules and a page to try them (clang, lld)"
 	@echo "make wasm-test    their tests in node and in headless Chromium (node, playwright-core)"
+	@echo "make embedded     the story model as a program for microcontrollers (gcc-arm-none-eabi, gcc-riscv64-unknown-elf)"
+	@echo "make embedded-test  those programs in an emulator (qemu), and what they may weigh"
 	@echo "make compilers    the header and all sources with gcc, clang and tcc, C99 to C++20, every TFM_NO_ switch"
 	@echo "make fuzz T=60    libFuzzer on .tfm files and every kind of checkpoint, T seconds each (clang)"
 	@echo "make real         real models: perplexity, text and weights against recorded references (python, network)"
@@ -117,6 +119,16 @@ cross:
 	@$(MAKE) --no-print-directory $(BUILD)/run_tests BUILD=$(BUILD) CC=$(CC) CFLAGS="-O2 $(CROSS_FLAGS)" LDFLAGS=-static
 	@$(RUN) $(BUILD)/run_tests --dir $(BUILD)/tests
 
+# The story model for microcontrollers, see examples/embedded; `trap` is the Cortex-M4 with a fault where memory is read
+# unaligned.
+embedded: $(BUILD)/tfm-convert $(BUILD)/tfm-inspect
+	@$(MAKE) --no-print-directory -f examples/embedded/Makefile BUILD=$(BUILD)/embedded TOOLS=$(BUILD)
+
+embedded-test: $(BUILD)/tfm-convert $(BUILD)/tfm-inspect
+	@$(MAKE) --no-print-directory -f examples/embedded/Makefile BUILD=$(BUILD)/embedded TOOLS=$(BUILD) \
+	    BOARDS="m4 trap m55 rv32 rv32f"
+	@sh tests/test_embedded.sh $(BUILD)/embedded
+
 compilers:
 	@sh tests/test_dropin.sh $(BUILD)/dropin
 
@@ -149,6 +161,7 @@ size: tools/tfm_impl.c
 	@size $(BUILD)/size/tfm.o
 	@echo "largest stack frames, bytes:"
 	@sort -k 2 -n -r $(BUILD)/size/tfm.su | head -n 5 | awk '{ n = split($$1, a, ":"); print "  " a[n], $$2 }'
+	@if command -v arm-none-eabi-gcc > /dev/null; then echo; sh tests/size_embedded.sh $(BUILD)/size; fi
 
 BENCH_MODELS = $(BUILD)/stories.tfm
 bench: $(BUILD)/tfm-bench $(BUILD)/stories.tfm

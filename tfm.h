@@ -96,6 +96,17 @@
        anything with a tfm_session, tfm_sampler, tfm_decoder     calls on other objects; one thread at a time per object
        tfm_model_close                                           nothing that uses that model; free its sessions first
 
+   WITHOUT AN OPERATING SYSTEM
+   TFM_NO_STDIO, TFM_NO_MALLOC, TFM_NO_MMAP and TFM_NO_THREADS leave a header that wants memcpy, memset, memmove, memcmp,
+   memchr, strlen and strcmp of its surroundings. The model is a constant array in flash, used in place: `tfm-convert
+   --c-array NAME SRC OUT.h` writes it as C, or an assembler takes the file in: `.balign 64`, `NAME: .incbin "MODEL.tfm"`.
+   `tfm-inspect MODEL --plan NAME -c CTX --batch 1` prints the bytes of tfm_model_init and tfm_session_init as constants: one
+   static buffer, nothing else grows but the stack. tfm_eval uses float32 and integers only: no double arithmetic, no 64-bit
+   division, no unaligned access of its own (the C library's memcpy may make some where the CPU can). Roots are rounded
+   correctly; sine and cosine of rotary angles are within 0.55 ulp, e^x within 1.5, expm1 within 2, log1p within 2.5: not
+   libm's, so that every CPU gives the same bits as the scalar pass of a desktop. TFM_TYPES, TFM_NO_NFC and TFM_NO_MESSAGES
+   make the program smaller. examples/embedded runs on Cortex-M4F, Cortex-M55 and 32-bit RISC-V.
+
    FLAGS
    None is needed. One is not for this code: -ffast-math lets the compiler assume that there are no NaNs, and checks for
    damaged weights stop working.
@@ -1112,6 +1123,7 @@ static size_t tfm__align64(size_t n) { return (n + 63) & ~(size_t)63; }
 /* a / b and a % b of counts and positions of things in memory: in the width of an address, which every CPU divides. */
 TFM__INLINE int64_t tfm__quotient(int64_t a, int64_t b) { return (int64_t)((size_t)a / (size_t)b); }
 TFM__INLINE int64_t tfm__remainder(int64_t a, int64_t b) { return (int64_t)((size_t)a % (size_t)b); }
+TFM__INLINE float tfm__count(int64_t n) { return (float)(ptrdiff_t)n; }
 
 /* The cursor: all parsing of untrusted bytes. Reading past the end sets `bad` and yields zeros; check once at the end. */
 typedef struct tfm__cursor { const uint8_t *data; size_t size, pos; int bad; } tfm__cursor;
@@ -3905,12 +3917,12 @@ static void tfm__clamp(float *x, float most, int64_t n) {
 
 /* The factor on the query at a position: grows with the logarithm of how often the trained context fits before it. */
 static float tfm__temperature(const tfm_block *b, int64_t pos) {
-    return 1.0f + b->temperature * tfm__log1p((float)tfm__quotient(pos + b->temperature_offset, b->temperature_ctx));
+    return 1.0f + b->temperature * tfm__log1p(tfm__count(tfm__quotient(pos + b->temperature_offset, b->temperature_ctx)));
 }
 
 /* The same where it grows with the logarithm of the position itself. */
 static float tfm__log_scale(const tfm_block *b, int64_t pos) {
-    return pos < b->log_ctx ? 1.0f : tfm__log1p((float)pos) / tfm__log1p((float)(b->log_ctx - 1));
+    return pos < b->log_ctx ? 1.0f : tfm__log1p(tfm__count(pos)) / tfm__log1p((float)(b->log_ctx - 1));
 }
 
 /* Per token: QK-norm, clamp, RoPE, temperature, K and V into the cache. */
@@ -9435,10 +9447,10 @@ TFM__BODY VF FN(cap)(VF x, VF cap) { for (int i = 0; i < 16; i++) x.v[i] = EN(ca
     for (ptrdiff_t i = 0, w = 16, i##_end = (ptrdiff_t)(n); w = i##_end - i < 16 ? i##_end - i : 16, i < i##_end; i += 16)
 
 /* 16 values, or the last w of an array. */
-TFM__BODY VF FN(get)(const float *p, ptrdiff_t w, float fill) {
+TFM__BODY VF FN(get)(const float *p, int64_t w, float fill) {
     return w == 16 ? FN(load)(p) : FN(load_n)(p, (int)w, fill);
 }
-TFM__BODY void FN(put)(float *p, VF a, ptrdiff_t w) {
+TFM__BODY void FN(put)(float *p, VF a, int64_t w) {
     if (w == 16) FN(store)(p, a);
     else FN(store_n)(p, a, (int)w);
 }
@@ -9487,7 +9499,7 @@ static void FN(rmsnorm)(float *out, const float *x, const float *weight, float o
         VF v = FN(get)(x + i, w, 0.0f);
         squares = FN(add)(squares, FN(mul)(v, v));
     }
-    const VF r = FN(set)(1.0f / FN(sqrt)(FN(sum)(squares) / (float)n + eps));
+    const VF r = FN(set)(1.0f / FN(sqrt)(FN(sum)(squares) / tfm__count(n) + eps));
     TFM__EACH(i, w, n) {
         VF v = FN(mul)(FN(get)(x + i, w, 0.0f), r);
         if (weight) v = FN(mul)(v, FN(add)(FN(set)(offset), FN(get)(weight + i, w, 0.0f)));
@@ -9499,13 +9511,13 @@ static void FN(layernorm)(float *out, const float *x, const float *weight, const
                           int64_t n) {
     VF total = FN(set)(0.0f), squares = total;
     TFM__EACH(i, w, n) total = FN(add)(total, FN(get)(x + i, w, 0.0f));
-    const float mean = FN(sum)(total) / (float)n;
+    const float mean = FN(sum)(total) / tfm__count(n);
     const VF m = FN(set)(mean);
     TFM__EACH(i, w, n) {
         VF v = FN(sub)(FN(get)(x + i, w, mean), m);
         squares = FN(add)(squares, FN(mul)(v, v));
     }
-    const VF r = FN(set)(1.0f / FN(sqrt)(FN(sum)(squares) / (float)n + eps));
+    const VF r = FN(set)(1.0f / FN(sqrt)(FN(sum)(squares) / tfm__count(n) + eps));
     TFM__EACH(i, w, n) {
         VF v = FN(mul)(FN(sub)(FN(get)(x + i, w, 0.0f), m), r);
         if (weight) v = FN(mul)(v, FN(add)(FN(set)(offset), FN(get)(weight + i, w, 0.0f)));
@@ -9561,7 +9573,7 @@ static float FN(logsumexp)(const float *x, int64_t n) {
 static void FN(rope_angles)(float *cos_out, float *sin_out, const float *inv_freq, float mscale, int64_t pos,
                             int64_t n) {
     for (int64_t i = 0; i < n; i++) {
-        tfm__sin_cos((float)pos * inv_freq[i], &sin_out[i], &cos_out[i]);
+        tfm__sin_cos(tfm__count(pos) * inv_freq[i], &sin_out[i], &cos_out[i]);
         cos_out[i] *= mscale;
         sin_out[i] *= mscale;
     }
@@ -10193,7 +10205,7 @@ typedef struct FN(block) {
 typedef struct FN(ring) { const uint8_t *base; size_t row_bytes; int64_t length; } FN(ring);
 
 /* Elements [16 c, 16 c + w) of a cached row; the other lanes are 0. */
-TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *row, ptrdiff_t c, ptrdiff_t w) {
+TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *row, int64_t c, int64_t w) {
     uint8_t tail[32] = { 0 };
     if (type == TFM_F32) return FN(get)((const float *)(const void *)row + 16 * c, w, 0.0f);
     if (type == TFM_Q8_0) {
@@ -10321,13 +10333,13 @@ static void FN(finish_scores)(float *score, const tfm_attention_args *a, const F
         VF s = FN(mul)(FN(load)(score + j), FN(set)(a->scale));
         if (a->softcap > 0) s = FN(cap)(s, FN(set)(a->softcap));
         if (a->slopes && !a->slopes_bf16) {
-            const VF distance = FN(sub)(FN(load)(count), FN(set)((float)(row->end - 1 - first - j)));
+            const VF distance = FN(sub)(FN(load)(count), FN(set)(tfm__count(row->end - 1 - first - j)));
             s = FN(madd)(FN(set)(row->slope), distance, s);
         }
         FN(store)(score + j, s);
     }
     for (int j = 0; a->slopes && a->slopes_bf16 && j < 64; j++)
-        score[j] += a->scale * FN(bf16)(row->slope * (float)(first + j));
+        score[j] += a->scale * FN(bf16)(row->slope * tfm__count(first + j));
     for (int j = 0; j < j0; j++) score[j] = -TFM__INFINITY;
     for (int j = j1; j < 64; j++) score[j] = -TFM__INFINITY;
     for (int j = j0; a->mask && j < j1; j++) if (!FN(sees_at)(a, row, first + j)) score[j] = -TFM__INFINITY;

@@ -25,7 +25,18 @@ static void leave(int status) {
     for (;;) call_host(SYS_EXIT_EXTENDED, argument);
 }
 
-/* ---- clock: 24 bits, downwards ---------------------------------------------------------------------------------- */
+/* ---- clock ------------------------------------------------------------------------------------------------------ */
+
+#ifdef SSE_COUNTER
+/* The counter of Arm's SSE-300 subsystem: control, ..., low word, high word. */
+#define COUNTER ((volatile uint32_t *)0x58100000)
+
+uint64_t board_ticks(void) {
+    COUNTER[0] = 1;
+    return (uint64_t)COUNTER[3] << 32 | COUNTER[2];
+}
+#else
+/* 24 bits, downwards. */
 
 #define SYSTICK ((volatile uint32_t *)0xe000e010) /* control, reload, current */
 
@@ -42,6 +53,7 @@ uint64_t board_ticks(void) {
     last = now;
     return total;
 }
+#endif
 
 /* ---- stack ------------------------------------------------------------------------------------------------------ */
 
@@ -58,12 +70,25 @@ size_t board_stack_used(void) {
     return (size_t)((const char *)stack_top - (const char *)p);
 }
 
+#ifdef TRAP_UNALIGNED
+/* To show that nothing but the C library's memcpy makes unaligned accesses (it does where the CPU can). */
+void *memcpy(void *to, const void *from, size_t n) {
+    volatile unsigned char *p = to;
+    const unsigned char *q = from;
+    while (n--) *p++ = *q++;
+    return to;
+}
+#endif
+
 /* ---- start ------------------------------------------------------------------------------------------------------ */
 
 static void fault(void) { leave(3); }
 
 void reset(void) {
     *(volatile uint32_t *)0xe000ed88 |= 0xfu << 20; /* CPACR: the floating-point unit, and Helium, may be used */
+#ifdef TRAP_UNALIGNED
+    *(volatile uint32_t *)0xe000ed14 |= 1u << 3; /* CCR: an unaligned access is a fault */
+#endif
     __asm__ volatile("dsb\n isb");
     for (uint32_t *p = data_begin, *q = data_source; p < data_end;) *p++ = *q++;
     for (uint32_t *p = bss_begin; p < bss_end;) *p++ = 0;

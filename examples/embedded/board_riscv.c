@@ -30,7 +30,8 @@ __attribute__((used)) static void leave(int status) {
 
 uint64_t board_ticks(void) {
     uint32_t high, low, again;
-    do __asm__ volatile("csrr %0, mcycleh\n csrr %1, mcycle\n csrr %2, mcycleh" : "=r"(high), "=r"(low), "=r"(again));
+    do __asm__ volatile(".option push\n .option arch, +zicsr\n csrr %0, mcycleh\n csrr %1, mcycle\n csrr %2, mcycleh\n"
+                        ".option pop" : "=r"(high), "=r"(low), "=r"(again));
     while (high != again);
     return (uint64_t)high << 32 | low;
 }
@@ -62,8 +63,8 @@ __attribute__((used)) static void run(void) {
 }
 
 __attribute__((naked, section(".vectors"))) void start(void) {
-    __asm__ volatile(".option push\n .option norelax\n la gp, __global_pointer$\n .option pop\n"
-                     "la sp, stack_top\n la t0, fault\n csrw mtvec, t0\n"
+    __asm__ volatile(".option push\n .option norelax\n la gp, __global_pointer$\n"
+                     ".option arch, +zicsr\n la sp, stack_top\n la t0, fault\n csrw mtvec, t0\n"
                      "li t0, 0x2000\n csrs mstatus, t0\n" /* the floating-point unit, if there is one */
-                     "j run");
+                     ".option pop\n j run");
 }

@@ -76,6 +76,7 @@ static int generate(tfm_session *s, const tfm_tokenizer *t, const int32_t *ids, 
     tfm_decoder d;
     tfm_decode_init(&d, t, TFM_DECODE_CONTINUATION);
     for (int i = 0; i < N_TOKENS; i++, ids = &made[i - 1], n = 1) {
+        board_ticks();
         if (tfm_eval(s, ids, n, err)) return -1;
         made[i] = tfm_argmax(tfm_logits(s, 0), c->n_vocab);
         for (int j = 0; j < c->n_eos; j++) if (made[i] == c->eos[j]) return i;

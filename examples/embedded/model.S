@@ -1,5 +1,5 @@
 /* The model's file as it is, in flash. `make embedded` gives MODEL_FILE. */
-    .section .rodata.model, "a"
+    .section .model, "a"
     .global model_file
     .balign 64
 model_file:
