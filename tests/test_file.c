@@ -462,6 +462,23 @@ static void write_seeds(const tiny_file *whole) {
         tiny_file_free(&f);
         tiny_weights_free(&t);
     }
+    tiny_model t; /* a mixture of experts */
+    describe_small(&t);
+    t.config.n_vocab = 19;
+    t.config.n_layers = 1;
+    t.blocks[0].ffn_kind = TFM_FFN_EXPERTS;
+    t.blocks[0].n_experts = 4;
+    t.blocks[0].n_experts_used = 2;
+    t.blocks[0].d_expert = 16;
+    t.blocks[0].n_groups = 2;
+    t.blocks[0].n_groups_used = 1;
+    t.blocks[0].router_score = TFM_SCORE_SIGMOID;
+    t.blocks[0].bias |= TFM_BIAS_SELECT;
+    t.blocks[0].sinks = 1;
+    tiny_weights(&t, TFM_F32, TFM_TILED);
+    if (!make_file(&f, &t, 0)) write_seed("tfm", "experts", f.data, f.size);
+    tiny_file_free(&f);
+    tiny_weights_free(&t);
 }
 
 void test_file(void) {
