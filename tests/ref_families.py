@@ -840,7 +840,8 @@ ERNIE_MOE = small("ernie4_5_moe", moe_num_experts=6, moe_k=2, moe_intermediate_s
                   moe_capacity=[64, 64, 64], moe_gate="topk", moe_use_aux_free=True)
 EXAONE_MOE = small("exaone_moe", num_experts=8, num_experts_per_tok=2, num_shared_experts=1, moe_intermediate_size=16,
                    n_group=2, topk_group=1, first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=2.5,
-                   head_dim=16, sliding_window=8, sliding_window_pattern=4, num_hidden_layers=4, rope_theta=10000.0)
+                   head_dim=16, sliding_window=8, sliding_window_pattern="LLLG", num_hidden_layers=4, rope_theta=10000.0,
+                   layer_types=["sliding_attention"] * 3 + ["full_attention"])
 MINIMAX_M2 = small("minimax_m2", num_local_experts=6, num_experts_per_tok=2, intermediate_size=24, head_dim=16,
                    rotary_dim=8, rope_theta=10000.0, qk_norm_type="per_layer", use_qk_norm=True,
                    scoring_func="sigmoid", use_routing_bias=True, shared_intermediate_size=0, use_mtp=True,
@@ -949,6 +950,15 @@ def moe_models():
               merged(LLAMA4, {"num_experts_per_tok": 2, "moe_layers": DROP, "no_rope_layers": [],
                               "interleave_moe_layer_step": 1, "attn_temperature_tuning": False,
                               "use_qk_norm": False, "num_hidden_layers": 4}), n_ids=20),
+        Model("llama4_multimodal", "text_config inside, tensors under language_model, a vision tower to skip",
+              {"architectures": ["Llama4ForConditionalGeneration"], "boi_token_index": 61, "eoi_token_index": 62,
+               "image_token_index": 63, "model_type": "llama4", "tie_word_embeddings": False, "torch_dtype": "float32",
+               "text_config": merged(LLAMA4, {"num_hidden_layers": 2, "moe_layers": [1], "no_rope_layers": [1, 0]}),
+               "vision_config": {"hidden_size": 16, "image_size": 8, "intermediate_size": 64, "num_attention_heads": 2,
+                                 "model_type": "llama4_vision_model", "num_channels": 3, "num_hidden_layers": 1,
+                                 "patch_size": 4, "pixel_shuffle_ratio": 0.5, "projector_input_dim": 16,
+                                 "projector_output_dim": 16, "vision_output_dim": 16, "rope_theta": 10000}},
+              n_ids=20),
     ]
 
 
@@ -977,8 +987,9 @@ def read_json(directory, name):
 
 
 def auto_class(config):
-    """Chameleon reads images too, so it stands in another list."""
-    return transformers.AutoModelForImageTextToText if config["model_type"] == "chameleon" else AutoModelForCausalLM
+    """Chameleon and Llama 4 read images too, so they stand in another list."""
+    both = config["model_type"] in ("chameleon", "llama4")
+    return transformers.AutoModelForImageTextToText if both else AutoModelForCausalLM
 
 
 def saved_form(config, shards, fused=False):
@@ -1082,6 +1093,8 @@ def load(path):
     bad = {kind: keys for kind, keys in info.items() if keys}
     if bad:
         raise SystemExit("%s does not load: %s" % (path, bad))
+    if config["model_type"] == "llama4":
+        model = model.language_model    # the whole asks for images
     return model.eval()
 
 

@@ -187,6 +187,11 @@ static const config_row config_rows[] = {
     /* refused */
     {"mamba", "", 0, "model_type \"mamba\" is not known", NOTHING},
     {"llama", "\"mystery\":3", HEAD, "mystery", NOTHING},
+    {"exaone4", "\"sliding_window_pattern\":\"LGLG\"", HEAD, "sliding_window_pattern: \"LGLG\"", NOTHING},
+    {"gpt_oss", "\"swiglu_alpha\":1.5", HEAD, "swiglu_alpha 1.5", NOTHING},
+    {"qwen3_moe", "\"mlp_only_layers\":[5000]", HEAD, "mlp_only_layers", NOTHING},
+    {"exaone_moe", "\"mlp_layer_types\":[\"dense\",\"hash\"]", HEAD, "mlp_layer_types", NOTHING},
+    {"exaone_moe", "\"mlp_layer_types\":[\"dense\"]", HEAD, "has 1 entries", NOTHING},
     {"llama", "\"sliding_window\":4096", HEAD, "sliding_window", NOTHING},
     {"llama", "\"rope_scaling\":{\"type\":\"spiral\",\"factor\":2}", HEAD, "rope_scaling.type: \"spiral\"", NOTHING},
     {"llama", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":2,\"twist\":1}", HEAD, "twist", NOTHING},

@@ -74,6 +74,20 @@ static int read_name(const json *v, const rule *r, double *value, tfm_error *err
     return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: \"%s\" is not known", json_path(v, where, sizeof where), text);
 }
 
+/* A number of layers, or a word of as many letters whose last alone differs: "LLLG". */
+static int read_period(const json *v, int64_t *n, tfm_error *err) {
+    const char *word;
+    if (!json_is(v, JSON_STRING)) return json_as_int(v, n, err);
+    const int code = json_as_string(v, &word, err);
+    if (code) return code;
+    const size_t same = strspn(word, "L");
+    char where[PATH_TEXT];
+    if (strcmp(word + same, "G"))
+        return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: \"%s\" is not known", json_path(v, where, sizeof where), word);
+    *n = (int64_t)same + 1;
+    return TFM_OK;
+}
+
 static int read_plain(value_set *set, const rule *r, const json *v, tfm_error *err) {
     char where[PATH_TEXT];
     double value = 0;
@@ -84,8 +98,11 @@ static int read_plain(value_set *set, const rule *r, const json *v, tfm_error *e
     } else if (r->kind == RULE_REAL) {
         code = json_as_real(v, &value, err);
     } else if (r->kind == RULE_INT) {
-        code = json_as_int(v, &n, err);
+        code = r->param == P_WINDOW_PERIOD ? read_period(v, &n, err) : json_as_int(v, &n, err);
         value = (double)n;
+    } else if (r->param == P_TEMPERATURE_ON && json_is(v, JSON_NUMBER)) { /* older files count something here */
+        code = json_as_int(v, &n, err);
+        value = n != 0;
     } else {
         code = json_as_bool(v, &flag, err);
         value = flag;

@@ -72,13 +72,14 @@ static const name_row moe_gguf_names[] = {
 
 const family families_moe[] = {
     {"moe", NULL, "decoder", {
-        HF(NULL, RULES(
+        [FORM_HF] = {NULL, RULES(
             INT("num_experts_per_tok", P_N_EXPERTS_USED),
             INT("num_local_experts", P_N_EXPERTS), INT("num_experts", P_N_EXPERTS),
             INT("n_routed_experts", P_N_EXPERTS),
             FIXED(P_ROUTER_SCORE, TFM_SCORE_SOFTMAX),
             HARMLESS("output_router_logits"), HARMLESS("router_aux_loss_coef"), HARMLESS("router_jitter_noise"),
-            HARMLESS("input_jitter_noise"), INT("num_nextn_predict_layers", P_N_EXTRA_LAYERS)), moe_names),
+            HARMLESS("input_jitter_noise"), INT("num_nextn_predict_layers", P_N_EXTRA_LAYERS)), moe_names,
+            NULL, NULL, STRINGS("*.mtp_*")}, /* what predicts further tokens */
         /* which layers are mixtures, and which biases there are, the tensors say */
         GGUF(NULL, RULES(
             INT(".expert_count", P_N_EXPERTS), INT(".expert_used_count", P_N_EXPERTS_USED),
