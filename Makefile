@@ -20,7 +20,7 @@ PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(notdir $(wildcard tools/tfm-*.c examples
 TESTS    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_dropin.c tests/size_embedded.c,$(wildcard tests/*.c)))
 ARCHIVE  := $(BUILD)/libtools.a
 
-.PHONY: all help run test sanitize tsan cross wasm wasm-test wasm-kernels wasm-size wasm-bench compilers embedded embedded-test fuzz real size bench bench-rivals clean
+.PHONY: all help run test sanitize tsan cross wasm wasm-test wasm-kernels wasm-size wasm-bench compilers embedded embedded-test fuzz real quality size bench bench-rivals clean
 .PRECIOUS: $(BUILD)/%.o
 
 all: $(PROGRAMS)
@@ -42,6 +42,7 @@ help:
 	@echo "make compilers    the header and all sources with gcc, clang and tcc, C99 to C++20, every TFM_NO_ switch"
 	@echo "make fuzz T=60    libFuzzer on .tfm files and every kind of checkpoint, T seconds each (clang)"
 	@echo "make real         real models: perplexity, text and weights against recorded references (python, network)"
+	@echo "make quality      the quantiser against llama.cpp's on real models (LLAMA=folder of its programs; python, network)"
 	@echo "make size         bytes of code and stack of the implementation"
 	@echo "make bench        speed of the models in $(BUILD)/ (BENCH_MODELS=...)"
 	@echo "make bench-rivals real models beside llama.cpp, in turn (python, network, cmake; RIVALS=\"--help\")"
@@ -151,6 +152,11 @@ fuzz: $(BUILD)/run_tests
 	    then passed=$$((passed + 1)); echo "fuzz_$$f: $$(tail -n 1 $(BUILD)/fuzz/$$f.log)"; \
 	    else failed=$$((failed + 1)); echo "FAILED fuzz_$$f:"; tail -n 40 $(BUILD)/fuzz/$$f.log; fi; \
 	done; echo "$$passed passed, $$failed failed"; test $$failed = 0
+
+# Against llama.cpp's quantiser: make quality LLAMA=folder of llama-quantize
+LLAMA =
+quality: all
+	$(PYTHON) tests/real_quantize.py --build $(BUILD) --llama "$(LLAMA)" --table
 
 real: all
 	$(PYTHON) tests/real_models.py --build $(BUILD)

@@ -144,8 +144,9 @@
                                its place in FN(kernels); [B9] tfm__norm_rows
      a way to route tokens     [A4] enum value and its rule at TFM_FFN_EXPERTS; [B5] its name in tfm__enums; [B9]
                                tfm__route_rows or tfm__weigh_picks; tests/test_moe.c: one row and its plain form
-     a weight type             [A3] enum value; [B3] index and row of tfm__formats, its unpack; [C] FN(q8_kernels), the case
-                               in FN(widen_blocks), its scales if none fits; tools/gguf.c the row; tests/test_kernels.c
+     a weight type             [A3] enum value; [B3] index and row of tfm__formats, its unpack, its book; [C] FN(q8_kernels),
+                               the case in FN(widen), its scales if none fits; tools/gguf.c the row; tests/test_kernels.c;
+                               to quantise: tools/quantize.c a row of schemes, tools/mix.c a row of MIX_TABLE
      an instruction set        [A3] enum value and name; [B12] pass number, detection bit, stanza, row of tfm__passes; [C] a
                                block of primitives
 
@@ -233,7 +234,10 @@ enum {
     TFM_BF16 = 30, TFM_MXFP4 = 39
 };
 
-/* What a type is: name "Q4_K"; block = inputs per block of the source format (1 for floats, 32 or 256);
+/* Bits a weight, as the file and the memory bus have it, scales included:
+     F32 32 · F16, BF16 16 · Q8_0 8.5 · Q6_K 6.56 · Q5_1 6 · Q5_0, Q5_K 5.5 · Q4_1 5 · Q4_0, Q4_K, IQ4_NL 4.5
+     IQ4_XS, MXFP4 4.25 · Q3_K 3.44 · Q2_K 2.63
+   What a type is: name "Q4_K"; block = inputs per block of the source format (1 for floats, 32 or 256);
    block_bytes = its bytes in GGUF's row-major form. NULL for an unknown type. */
 typedef struct tfm_type_info { int32_t type; const char *name; int32_t block; int32_t block_bytes; } tfm_type_info;
 TFM_API const tfm_type_info *tfm_type_get(int32_t type);

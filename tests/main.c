@@ -57,6 +57,7 @@
     ROW(sampler) \
     ROW(quantize) \
     ROW(mix) \
+    ROW(imatrix) \
     ROW(convert_config) \
     ROW(convert_head) \
     ROW(convert_directory) \
