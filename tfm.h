@@ -311,8 +311,9 @@ enum { /* activations; GLU forms multiply act(gate) by up */
 
 enum { TFM_ROPE_NONE = 0, TFM_ROPE_HALF = 1, TFM_ROPE_INTERLEAVED = 2 }; /* pairs (i, i+dims/2) or (2i, 2i+1) */
 
-/* Rows of activations for integer products: per row, cols int8 codes q, then cols/32 float32 scales d, then cols/16
-   int16 sums of 16 codes; x[i] ~ d[i/32] * q[i]; rows padded to 64 bytes. cols % 32 == 0. */
+/* Rows of activations for integer products: for every 32 inputs 44 bytes, which are 32 int8 codes q, a float32 scale d, the
+   sum of the codes as float32, and the sums of either half as int16; x ~ d * q. Rows are padded to 64 bytes.
+   cols % 32 == 0. */
 TFM_API size_t tfm_q8_row_bytes(int64_t cols);
 
 /* y[t][r] = sum_c w[r][c] * x[t][c] (+ bias[r]) for t in [0, n), r in the strips asked for. */
@@ -1819,10 +1820,11 @@ TFM_API void tfm_source_row(const tfm_tensor *t, int64_t row, void *out) {
     }
 }
 
+enum { TFM__UNIT_X = 44 }; /* bytes of 32 inputs in a q8 row */
+
 TFM_API size_t tfm_q8_row_bytes(int64_t cols) {
-    /* cols codes, cols/32 floats, cols/16 int16 sums */
     if (cols < 32 || cols % 32 || (uint64_t)cols > SIZE_MAX / 2) return 0;
-    return tfm__align64((size_t)cols + (size_t)cols / 8 + (size_t)cols / 8);
+    return tfm__align64((size_t)cols / 32 * TFM__UNIT_X);
 }
 
 #if defined(__clang__)
@@ -8302,6 +8304,7 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
 #define TFM__PASS_ISA TFM_ISA_SCALAR
 #define TFM__PASS_NAME "scalar"
 #define TFM__TOKENS 4 /* q8 matmul: tokens that share one unpacking */
+#define TFM__ABREAST 1 /* and of them, how many at a time: where a product waits for the one before it */
 #define TFM__STRIPS 1 /* float matmul: strips that share one activation */
 #define TFM__QUERIES 4 /* attention: queries that share a block in float32 */
 #define TFM__FLIP 0   /* 1: the dot product wants 8-bit codes + 128 */
@@ -8447,12 +8450,14 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) { /* acc + low * s[0] 
 #define TFM__PASS_ISA TFM_ISA_AVX2
 #define TFM__PASS_NAME "avx2"
 #define TFM__FLIP 0
+#define TFM__ABREAST 1
 #else
 #define FN(name) tfm__##name##_avxvnni
 #define TFM__OLD(name) tfm__##name##_avx2
 #define TFM__PASS_ISA TFM_ISA_AVXVNNI
 #define TFM__PASS_NAME "avxvnni"
 #define TFM__FLIP 1
+#define TFM__ABREAST 4
 #endif
 #define TFM__TOKENS 4
 #define TFM__STRIPS 1
@@ -8676,6 +8681,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #define TFM__PASS_ISA TFM_ISA_AVX512
 #define TFM__PASS_NAME "avx512"
 #define TFM__TOKENS 8
+#define TFM__ABREAST 8
 #define TFM__FLIP 1
 #else
 #define FN(name) tfm__##name##_amx
@@ -8830,6 +8836,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #define TFM__PASS_NAME "neondot"
 #endif
 #define TFM__TOKENS 4
+#define TFM__ABREAST 1
 #define TFM__STRIPS 1
 #define TFM__QUERIES 24
 #define TFM__FLIP 0
@@ -9037,6 +9044,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #define TFM__PASS_ISA TFM_ISA_WASM
 #define TFM__PASS_NAME "wasm"
 #define TFM__TOKENS 4
+#define TFM__ABREAST 1
 #define TFM__STRIPS 1
 #define TFM__QUERIES 24
 #define TFM__FLIP 0
@@ -9610,11 +9618,9 @@ static void FN(rope)(float *x, const float *c, const float *s, int32_t style, in
    a block that is not finite d is, so that its products are NaN. */
 static void FN(quantize_row)(void *out, const float *x, int64_t n) {
     const ptrdiff_t cols = (ptrdiff_t)n;
-    int8_t *q = (int8_t *)out;
-    float *d = (float *)(void *)(q + cols);
-    int16_t *sums = (int16_t *)(void *)(q + cols + cols / 8);
+    uint8_t *record = (uint8_t *)out;
     const VI magnitude = FN(iset)(0x7fffffff);
-    for (ptrdiff_t b = 0; b < cols / 32; b++) {
+    for (ptrdiff_t b = 0; b < cols / 32; b++, record += TFM__UNIT_X) {
         const VF lo = FN(load)(x + 32 * b), hi = FN(load)(x + 32 * b + 16);
         const VI a0 = FN(iand)(FN(bits)(lo), magnitude), a1 = FN(iand)(FN(bits)(hi), magnitude);
         const int32_t top = FN(imax_all)(FN(imax)(a0, a1));
@@ -9623,11 +9629,12 @@ static void FN(quantize_row)(void *out, const float *x, int64_t n) {
         const VF inverse = FN(set)(finite && !tiny ? 127.0f / amax : 0.0f);
         VI a = FN(round)(FN(mul)(lo, inverse)), c = FN(round)(FN(mul)(hi, inverse));
         if (!finite) a = c = FN(iset)(0);
-        d[b] = tiny ? 0.0f : amax / 127.0f;
-        FN(store_i8)(q + 32 * b, a);
-        FN(store_i8)(q + 32 * b + 16, c);
-        sums[2 * b] = (int16_t)FN(isum)(a);
-        sums[2 * b + 1] = (int16_t)FN(isum)(c);
+        const int16_t sums[2] = { (int16_t)FN(isum)(a), (int16_t)FN(isum)(c) };
+        const float d[2] = { tiny ? 0.0f : amax / 127.0f, (float)(sums[0] + sums[1]) };
+        FN(store_i8)((int8_t *)record, a);
+        FN(store_i8)((int8_t *)record + 16, c);
+        memcpy(record + 32, d, 8);
+        memcpy(record + 40, sums, 4);
     }
 }
 
@@ -9794,19 +9801,32 @@ TFM__BODY void PART(unit_values)(const int fmt, float *panel, const uint8_t *uni
 
 /* --- matmul with q8 activations ----------------------------------------------------------------------------------- */
 
+/* A token's part of a unit: 32 codes, their scale and sum, the sums of their halves. */
+typedef struct FN(unit_x) { const int8_t *codes; const int16_t *sums; float d, total; } FN(unit_x);
+
+TFM__BODY FN(unit_x) FN(unit_of)(const uint8_t *record) {
+    FN(unit_x) x;
+    x.codes = (const int8_t *)record;
+    memcpy(&x.d, record + 32, 4);
+    memcpy(&x.total, record + 36, 4);
+    x.sums = (const int16_t *)(const void *)(record + 40);
+    return x;
+}
+
 /* acc + one unit times one token (the manual's "the same bits"), given the sums of codes times activations: of the
    unit, or of its halves. Sums of a unit are integers below 2^24, hence exact as int32 and as float32. `mins` are pairs
    for the sums of the activations of the two halves. */
-TFM__BODY PF PART(unit_add)(const int fmt, PF acc, PI a, PI b, const PART(scales) *s, PI mins, float dx,
-                          const int16_t *sums) {
+TFM__BODY PF PART(unit_add)(const int fmt, PF acc, PI a, PI b, const PART(scales) *s, PI mins, const FN(unit_x) *x) {
     const tfm__format *f = &tfm__formats[fmt];
-    const PF vdx = PART(set)(dx);
+    const PF vdx = PART(set)(x->d);
     PF t = PART(to_float)(a);
     if (f->sub) t = PART(mul)(t, PART(to_float)(s->sc[0]));
     if (f->sub == 16) t = PART(madd)(PART(to_float)(b), PART(to_float)(s->sc[1]), t);
     acc = PART(madd)(t, PART(mul)(s->d, vdx), acc);
     if (f->min) {
-        const PF least = PART(to_float)(PART(dot2)(PART(iset)(0), mins, sums));
+        PF least = PART(set)(x->total);
+        if (f->sub == 16) least = PART(to_float)(PART(dot2)(PART(iset)(0), mins, x->sums));
+        else if (f->min == 2) least = PART(mul)(PART(to_float)(s->mn[0]), least);
         const PF scale = PART(mul)(s->m, vdx);
         acc = f->min == 1 ? PART(madd)(least, scale, acc) : PART(nmadd)(least, scale, acc);
     }
@@ -9825,30 +9845,50 @@ TFM__BODY void PART(unit_zeros)(const int fmt, PI *a, PI *b, PI zeros, const int
 }
 
 #if TFM__PASS != TFM__PASS_AMX
-TFM__BODY PF PART(unit_dot)(const int fmt, PF acc, const PB *c, const PART(scales) *s, PI mins, PI zeros, const int8_t *x,
-                          float dx, const int16_t *sums) {
+/* acc[t][p] += one unit times token t, of nt tokens: group by group, so that as many chains run side by side. */
+TFM__BODY void PART(unit_dots)(const int fmt, const int nt, PF (*acc)[16 / TFM__ROWS], int p, const PB *c,
+                               const PART(scales) *s, PI mins, PI zeros, const uint8_t *const *rows, size_t at) {
     const tfm__format *f = &tfm__formats[fmt];
-    PI a, b;
-    PART(unit_zeros)(fmt, &a, &b, zeros, sums);
-    a = PART(dot)(a, c, f->sub == 16 ? 4 : 8, x, f->wide);
-    if (f->sub == 16) b = PART(dot)(b, c + 4, 4, x + 16, f->wide);
-    return PART(unit_add)(fmt, acc, a, b, s, mins, dx, sums);
+    const int step = nt > 1 ? 1 : f->sub == 16 ? 4 : 8;
+    PI a[TFM__ABREAST], b[TFM__ABREAST];
+    TFM__UNROLL
+    for (int t = 0; t < nt; t++) PART(unit_zeros)(fmt, &a[t], &b[t], zeros, FN(unit_of)(rows[t] + at).sums);
+    TFM__UNROLL
+    for (int g = 0; g < 8; g += step) {
+        TFM__UNROLL
+        for (int t = 0; t < nt; t++) {
+            const int8_t *q = FN(unit_of)(rows[t] + at).codes;
+            PI *sum = f->sub == 16 && g >= 4 ? &b[t] : &a[t];
+            TFM__KEEP(q);
+            *sum = PART(dot)(*sum, c + g, step, q + 4 * g, f->wide);
+        }
+    }
+    TFM__UNROLL
+    for (int t = 0; t < nt; t++) {
+        const FN(unit_x) x = FN(unit_of)(rows[t] + at);
+        acc[t][p] = PART(unit_add)(fmt, acc[t][p], a[t], b[t], s, mins, &x);
+    }
 }
 
-/* One strip times nt tokens from t0 on. */
+/* One strip times nt tokens from t0 on; those past n are the last one again. */
 TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a, int64_t strip, int64_t t0) {
     const tfm__format *f = &tfm__formats[fmt];
     const int64_t cols = a->w->cols, blocks = tfm__quotient(cols, f->info.block);
     const int units = f->info.block / 32, zero = f->wide == 8 ? 128 * TFM__FLIP : f->zero;
     const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * tfm__strip_of(f, blocks);
     const uint8_t *scales = codes + tfm__scales_at(f, blocks, 0);
-    const uint8_t *x = (const uint8_t *)a->x + (size_t)t0 * a->x_stride;
     const PI zeros = PART(pairs)(PART(iset)(-zero), PART(iset)(-zero));
+    const int chains = f->sub == 16 && TFM__ABREAST > 4 ? 4 : TFM__ABREAST, abreast = nt < chains ? nt : chains;
+    const uint8_t *rows[TFM__TOKENS];
     PF acc[TFM__TOKENS][16 / TFM__ROWS];
+    size_t at = 0;
     TFM__EACH_TOKEN
-    for (int t = 0; t < nt; t++) for (int p = 0; p < 16 / TFM__ROWS; p++) acc[t][p] = PART(set)(0.0f);
-    for (int64_t b = 0, k = 0; b < blocks; b++, scales += tfm__scale_bytes(f)) {
-        for (int u = 0; u < units; u++, k++, codes += 64 * f->bits) {
+    for (int t = 0; t < nt; t++) {
+        rows[t] = (const uint8_t *)a->x + (size_t)(t0 + t < a->n ? t0 + t : a->n - 1) * a->x_stride;
+        for (int p = 0; p < 16 / TFM__ROWS; p++) acc[t][p] = PART(set)(0.0f);
+    }
+    for (int64_t b = 0; b < blocks; b++, scales += tfm__scale_bytes(f)) {
+        for (int u = 0; u < units; u++, at += TFM__UNIT_X, codes += 64 * f->bits) {
             TFM__EACH_PART
             for (int p = 0; p < 16 / TFM__ROWS; p++) {
                 PB c[8];
@@ -9858,25 +9898,21 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a
                 const PART(scales) s = PART(unit_scales)(fmt, scales, u, TFM__ROWS * p);
                 const PI mins = PART(pairs)(s.mn[0], s.mn[1]);
                 TFM__EACH_TOKEN
-                for (int t = 0; t < nt; t++) {
-                    const uint8_t *row = x + (size_t)t * a->x_stride;
-                    const float *dx = (const float *)(const void *)(row + cols) + k;
-                    const int16_t *sums = (const int16_t *)(const void *)(row + cols + cols / 8) + 2 * k;
-                    const int8_t *q = (const int8_t *)row + 32 * k;
-                    TFM__KEEP(q);
-                    acc[t][p] = PART(unit_dot)(fmt, acc[t][p], c, &s, mins, zeros, q, *dx, sums);
-                }
+                for (int t = 0; t < nt; t += abreast)
+                    PART(unit_dots)(fmt, abreast, acc + t, p, c, &s, mins, zeros, rows + t, at);
             }
         }
     }
     TFM__EACH_TOKEN
     for (int t = 0; t < nt; t++) {
+        if (t > 0 && t0 + t >= a->n) break;
         TFM__EACH_PART
         for (int p = 0; p < 16 / TFM__ROWS; p++) PART(finish)(a, 16 * strip + TFM__ROWS * p, t0 + t, acc[t][p]);
     }
 }
 
-/* Tokens in portions whose rows stay in the second-level cache while the strips pass by. */
+/* Tokens in portions whose rows stay in the second-level cache while the strips pass by. A tile that is not full costs
+   less than three tokens one by one, each of which reads the weights anew. */
 TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
     const int64_t fit = (int64_t)((1u << 19) / a->x_stride) / TFM__TOKENS * TFM__TOKENS;
     const int64_t portion = fit ? fit : TFM__TOKENS;
@@ -9890,7 +9926,7 @@ TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t st
                 FN(q8_tile)(fmt, nt, a, s, t);
             }
 #else
-            for (; t + TFM__TOKENS <= t1; t += TFM__TOKENS) FN(q8_tile)(fmt, TFM__TOKENS, a, s, t);
+            for (; t + 2 < t1; t += TFM__TOKENS) FN(q8_tile)(fmt, TFM__TOKENS, a, s, t);
             for (; t < t1; t++) FN(q8_tile)(fmt, 1, a, s, t);
 #endif
         }
@@ -9948,24 +9984,22 @@ TFM__BODY void FN(q8_tile)(const int fmt, const tfm_matmul_args *a, int64_t stri
     int32_t sum[2][16][16];
     VF acc[16];
     for (int t = 0; t < 16; t++) acc[t] = FN(set)(0.0f);
-    for (int64_t b = 0, k = 0; b < blocks; b++, scales += tfm__scale_bytes(f)) {
-        for (int u = 0; u < units; u++, k++, codes += 64 * f->bits) {
+    for (int64_t b = 0; b < blocks; b++, scales += tfm__scale_bytes(f)) {
+        for (int u = 0; u < units; u++, x += TFM__UNIT_X, codes += 64 * f->bits) {
             VB c[8];
             FN(unpack)(fmt, codes, c);
             TFM__UNROLL
             for (int g = 0; g < 8; g++) _mm512_storeu_si512(unpacked + 64 * g, c[g]);
-            FN(tiles_dot)(fmt, sum, f->bits == 8 ? codes : unpacked, x + 32 * k, a->x_stride);
+            FN(tiles_dot)(fmt, sum, f->bits == 8 ? codes : unpacked, x, a->x_stride);
             const FN(scales) s = FN(unit_scales)(fmt, scales, u, 0);
             const VI mins = FN(pairs)(s.mn[0], s.mn[1]);
             for (int t = 0; t < 16; t++) {
-                const uint8_t *row = x + (size_t)t * a->x_stride + cols;
-                const float *dx = (const float *)(const void *)row + k;
-                const int16_t *sums = (const int16_t *)(const void *)(row + cols / 8) + 2 * k;
+                const FN(unit_x) of = FN(unit_of)(x + (size_t)t * a->x_stride);
                 VI low, high;
-                FN(unit_zeros)(fmt, &low, &high, zeros, sums);
+                FN(unit_zeros)(fmt, &low, &high, zeros, of.sums);
                 low = FN(iadd)(low, _mm512_loadu_si512(sum[0][t]));
                 if (f->sub == 16) high = FN(iadd)(high, _mm512_loadu_si512(sum[1][t]));
-                acc[t] = FN(unit_add)(fmt, acc[t], low, high, &s, mins, *dx, sums);
+                acc[t] = FN(unit_add)(fmt, acc[t], low, high, &s, mins, &of);
             }
         }
     }
@@ -10554,6 +10588,7 @@ static const tfm_kernels FN(kernels) = {
 #undef TFM__PASS_ISA
 #undef TFM__PASS_NAME
 #undef TFM__TOKENS
+#undef TFM__ABREAST
 #undef TFM__QUERIES
 #undef TFM__STRIPS
 #undef TFM__FLIP

@@ -300,11 +300,12 @@ static float madd(int fused, float a, float b, float acc) {
     return sum;
 }
 
+/* 32 inputs of a row of activations. */
+typedef struct q8_record { int8_t q[32]; float d, total; int16_t sums[2]; } q8_record;
+
 /* One row times one q8 row: the manual's rule ("the same bits"), word for word. */
 static float literal_q8(int fused, int32_t type, const uint8_t *row, const uint8_t *x, int64_t cols) {
     const tfm_type_info *info = tfm_type_get(type);
-    const int8_t *q = (const int8_t *)x;
-    const float *d = (const float *)(const void *)(x + cols);
     const int k_type = info->block == 256, one = type == TFM_Q4_1 || type == TFM_Q5_1;
     const int four_five = type == TFM_Q4_K || type == TFM_Q5_K, minimum = type == TFM_Q2_K || four_five;
     const int sub = four_five || type == TFM_IQ4_XS ? 32 : 16;
@@ -313,14 +314,15 @@ static float literal_q8(int fused, int32_t type, const uint8_t *row, const uint8
     for (int64_t c = 0; c < cols; c += 32) {
         if (c % info->block == 0) decode(&b, type, row + c / info->block * info->block_bytes);
         const int at = (int)(c % info->block);
+        const q8_record *r = (const q8_record *)(const void *)x + c / 32;
         int64_t t = 0, u = 0, sum = 0;
         for (int i = 0; i < 32; i++) {
             const int s = k_type ? (at + i) / sub : 0;
-            t += b.scale[s] * b.q[at + i] * q[c + i];
-            u += b.minimum[s] * q[c + i];
-            sum += q[c + i];
+            t += b.scale[s] * b.q[at + i] * r->q[i];
+            u += b.minimum[s] * r->q[i];
+            sum += r->q[i];
         }
-        const float dx = d[c / 32], ddx = b.d * dx, mdx = b.m * dx;
+        const float dx = r->d, ddx = b.d * dx, mdx = b.m * dx;
         acc = madd(fused, (float)t, ddx, acc);
         if (one) acc = madd(fused, (float)sum, mdx, acc);
         if (k_type && minimum) acc = madd(fused, -(float)u, mdx, acc);
@@ -369,9 +371,12 @@ static void matmul_q8(const tfm_kernels *k, const source *s, int64_t cols) {
         fill(row, 50 + (uint32_t)t, cols);
         k->quantize_row(x + (size_t)t * stride, row, cols);
         if (t == 1) { /* the largest sums */
-            int16_t *sums = (int16_t *)(void *)(x + stride + cols + cols / 8);
-            memset(x + stride, 127, (size_t)cols);
-            for (int64_t i = 0; i < cols / 16; i++) sums[i] = 16 * 127;
+            for (int64_t b = 0; b < cols / 32; b++) {
+                q8_record *r = (q8_record *)(void *)(x + stride) + b;
+                memset(r->q, 127, 32);
+                r->total = 32 * 127;
+                r->sums[0] = r->sums[1] = 16 * 127;
+            }
         }
         for (int r = 0; r < ROWS; r++) {
             const uint8_t *wr = src + r * blocks * info->block_bytes, *xr = x + (size_t)t * stride;
@@ -453,23 +458,22 @@ void test_kernel_quantize(void) {
         x[64] = 1e-37f, memset(x + 65, 0, 4 * 31);
         x[100] = INFINITY, x[130] = NAN, x[170] = 3e38f;
         k->quantize_row(got, x, COLS);
-        const int8_t *q = (const int8_t *)got;
-        const float *d = (const float *)(const void *)(got + COLS);
-        const int16_t *sums = (const int16_t *)(const void *)(got + COLS + COLS / 8);
         int bad = 0, sum = 0;
         for (int b = 0; b < COLS / 32; b++) {
+            const q8_record *r = (const q8_record *)(const void *)got + b;
             float amax = 0;
             int nan = 0;
             for (int i = 0; i < 32; i++) amax = fmaxf(amax, fabsf(x[32 * b + i])), nan |= isnan(x[32 * b + i]);
             const int plain = !nan && amax <= 3.4e38f && amax >= 1.6e-36f;
-            if (plain) bad += d[b] != amax / 127.0f;
-            else if (nan || amax > 3.4e38f) bad += isfinite(d[b]);
-            else bad += d[b] != 0;
+            if (plain) bad += r->d != amax / 127.0f;
+            else if (nan || amax > 3.4e38f) bad += isfinite(r->d);
+            else bad += r->d != 0;
+            bad += r->total != (float)(r->sums[0] + r->sums[1]);
             for (int i = 0; i < 32; i++) {
                 volatile float v = plain ? x[32 * b + i] * (127.0f / amax) : 0;
-                bad += q[32 * b + i] != (int)rintf(v);
-                sum += q[32 * b + i];
-                if (i % 16 == 15) bad += sums[2 * b + i / 16] != sum, sum = 0;
+                bad += r->q[i] != (int)rintf(v);
+                sum += r->q[i];
+                if (i % 16 == 15) bad += r->sums[i / 16] != sum, sum = 0;
             }
         }
         check(bad == 0, "%s: %d values of a q8 row are wrong", k->name, bad);
