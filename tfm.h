@@ -569,7 +569,7 @@ enum {
 };
 
 /* A tensor's identity and data. layer -1: not of a layer. expert -1: not of an expert. The experts of a role and layer
-   follow each other, 0 first, in arrays of weights and in the directory of a file. */
+   follow each other, 0 first. */
 typedef struct tfm_weight {
     int32_t stack, layer, role, expert;
     tfm_tensor t;
@@ -607,6 +607,7 @@ TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err);
      zero are left out; TFM_KEY_LAYER_BLOCK holds layer_block as bytes. Keys ascend within the globals and each block.
    DIRECTORY: rows of 64 bytes: u16 stack · u16 layout · i32 layer · i32 role · i32 expert · u32 type · u32 0 · i64 rows ·
      i64 cols · u64 offset in the file (64-byte aligned, inside DATA) · u64 bytes · u64 hash of the bytes
+     (layer, expert -1: none). The experts of a layer and role stand in a row, each an entry of its own, 0 first.
    TOKENIZER: see [B10] · CHAT: see [B10] · PROVENANCE: lines "name value\n" in UTF-8 · SELFTEST: later
    DATA: tensors in the layouts of [B3].
    Hash (tfm_hash_feed): mix(h, w): h = (h ^ w) * 0x9e3779b97f4a7c15, h ^= h >> 29. Four 64-bit lanes start at 0; each 32

@@ -1,6 +1,7 @@
 /* test_gguf_families.c - every file of tests/ref/gguf (see tests/ref_gguf.py) becomes a GGUF file as llama.cpp's
  * converter would write it from the same weights as a directory of tests/ref/families, and that file must give the
- * logits of that directory's reference. Files without "of" have weights and logits of their own (tests/ref_gguf_moe.py). */
+ * logits of that directory's reference. Those without "of" have weights and logits of their own
+ * (tests/ref_gguf_moe.py). */
 #include <stdlib.h>
 #include <string.h>
 

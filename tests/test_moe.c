@@ -1,5 +1,5 @@
-/* test_moe.c - mixtures of experts, each way of routing against a plain one in double; what is refused; the bytes that a
- * token reads; sinks and chunks of attention.
+/* test_moe.c - mixtures of experts: each way of routing against a plain one in double; what is refused; the bytes that
+ * a token reads; sinks and chunks of attention.
  */
 #include <math.h>
 #include <string.h>
@@ -61,7 +61,8 @@ static void apply(const tfm_model *m, int role, int role_b, int expert, const do
 }
 
 static void feed(const tfm_model *m, const tfm_block *b, int expert, int width, const double *x, double *y) {
-    const int first = expert < 0 ? TFM_ROLE_GATE : TFM_ROLE_EXPERT_GATE, bias = expert < 0 ? TFM_ROLE_GATE_B : TFM_ROLE_EXPERT_GATE_B;
+    const int first = expert < 0 ? TFM_ROLE_GATE : TFM_ROLE_EXPERT_GATE;
+    const int bias = expert < 0 ? TFM_ROLE_GATE_B : TFM_ROLE_EXPERT_GATE_B;
     double gate[D], up[D];
     apply(m, first, bias, expert, x, gate);
     apply(m, first + 1, bias + 1, expert, x, up);
@@ -97,7 +98,9 @@ static void keep_groups(const tfm_block *b, double *rank) {
 /* weight[e] of each expert, 0 for those not picked. */
 static void route(const tfm_model *m, const tfm_block *b, const double *x, double *weight) {
     const tfm_tensor select = tfm_model_tensor(m, 0, TFM_ROLE_ROUTER_SELECT_B);
-    const int k = b->n_experts_used, biased = !(b->bias & TFM_BIAS_SELECT); /* a wrong reading, if there is such a bias */
+    const int k = b->n_experts_used;
+    const int biased = !(b->bias & TFM_BIAS_SELECT); /* a wrong reading, if there is such a bias */
+    const double jitter = 2 * (double)b->router_jitter, p = b->router_norm > 0 ? (double)b->router_norm : 1;
     double score[E], rank[E], w[E], norm = 0;
     int pick[E];
     apply(m, TFM_ROLE_ROUTER, TFM_ROLE_ROUTER_B, -1, x, score);
@@ -111,10 +114,10 @@ static void route(const tfm_model *m, const tfm_block *b, const double *x, doubl
     for (int i = 0; i < k; i++) {
         int best = 0;
         for (int e = 1; e < E; e++) best = rank[e] > rank[best] ? e : best;
-        if (b->router_pick == TFM_PICK_SPARSE_MIXER) { /* the softmax over those near the largest, by the original scores */
+        if (b->router_pick == TFM_PICK_SPARSE_MIXER) { /* softmax over those near the largest, by the original scores */
             double sum = 0;
             for (int e = 0; e < E; e++)
-                if (rank[e] > -1e300 && (score[best] - score[e]) / fmax(fabs(score[e]), score[best]) <= 2 * (double)b->router_jitter)
+                if (rank[e] > -1e300 && (score[best] - score[e]) / fmax(fabs(score[e]), score[best]) <= jitter)
                     sum += exp(score[e] - score[best]);
             w[i] = 1 / sum;
         } else {
@@ -126,9 +129,9 @@ static void route(const tfm_model *m, const tfm_block *b, const double *x, doubl
     if (b->router_weight == TFM_WEIGH_SOFTMAX) softmax(w, k);
     for (int i = 0; i < k; i++) {
         if (b->router_weight == TFM_WEIGH_SIGMOID) w[i] = sigmoid(w[i]);
-        norm += pow(fabs(w[i]), b->router_norm > 0 ? (double)b->router_norm : 1);
+        norm += pow(fabs(w[i]), p);
     }
-    norm = fmax(pow(norm, b->router_norm > 0 ? 1 / (double)b->router_norm : 1) + (double)b->router_norm_eps, (double)b->router_norm_floor);
+    norm = fmax(pow(norm, 1 / p) + (double)b->router_norm_eps, (double)b->router_norm_floor);
     for (int i = 0; i < k; i++)
         weight[pick[i]] = w[i] / (b->router_norm > 0 ? norm : 1) * (b->router_scale != 0 ? (double)b->router_scale : 1);
 }
@@ -172,15 +175,17 @@ static size_t routings(routing *out) {
     memset(out, 0, 16 * sizeof *out);
 #define ROUTING(text) n++; out[n - 1].what = text
 #define SET(field, right, other) (out[n - 1].b.field = right, out[n - 1].wrong.field = other)
-    ROUTING("softmax over all, as it is"), SET(router_score, TFM_SCORE_SOFTMAX, TFM_SCORE_SOFTMAX), SET(router_norm, 0, 1);
-    ROUTING("normalised before the selection"), SET(router_score, TFM_SCORE_SOFTMAX, TFM_SCORE_LOGIT), SET(router_norm, 1, 1);
+    ROUTING("softmax over all, as it is"), SET(router_score, TFM_SCORE_SOFTMAX, TFM_SCORE_SOFTMAX),
+        SET(router_norm, 0, 1);
+    ROUTING("normalised before the selection"), SET(router_score, TFM_SCORE_SOFTMAX, TFM_SCORE_LOGIT),
+        SET(router_norm, 1, 1);
     ROUTING("softmax over those picked"), SET(router_weight, TFM_WEIGH_SOFTMAX, TFM_WEIGH_SCORE);
     ROUTING("weights without the bias"), SET(router_score, TFM_SCORE_SIGMOID, TFM_SCORE_SIGMOID),
         SET(bias, TFM_BIAS_SELECT, TFM_BIAS_ROUTER), SET(router_norm, 1, 1), SET(router_scale, 1.5f, 1.5f);
     ROUTING("groups by their largest"), SET(router_score, TFM_SCORE_SOFTMAX, TFM_SCORE_SOFTMAX), SET(n_groups, 4, 4),
         SET(n_groups_used, 2, 2), SET(group_score, TFM_GROUP_MAX, TFM_GROUP_TWO);
-    ROUTING("groups by their two largest"), SET(router_score, TFM_SCORE_SIGMOID, TFM_SCORE_SIGMOID), SET(n_groups, 2, 2),
-        SET(n_groups_used, 1, 1), SET(group_score, TFM_GROUP_TWO, TFM_GROUP_MAX), SET(router_norm, 1, 1),
+    ROUTING("groups by their two largest"), SET(router_score, TFM_SCORE_SIGMOID, TFM_SCORE_SIGMOID),
+        SET(n_groups, 2, 2), SET(n_groups_used, 1, 1), SET(group_score, TFM_GROUP_TWO, TFM_GROUP_MAX), SET(router_norm, 1, 1),
         SET(router_norm_eps, 1e-20f, 1e-20f);
     ROUTING("the L2 norm"), SET(router_score, TFM_SCORE_SOFTMAX, TFM_SCORE_SOFTMAX), SET(router_norm, 2, 1);
     ROUTING("the L3 norm"), SET(router_score, TFM_SCORE_SOFTMAX, TFM_SCORE_SOFTMAX), SET(router_norm, 3, 2);
@@ -188,11 +193,12 @@ static size_t routings(routing *out) {
         SET(router_norm_floor, 0.95f, 0);
     ROUTING("sparse mixer"), SET(router_pick, TFM_PICK_SPARSE_MIXER, TFM_PICK_SPARSE_MIXER), SET(n_experts_used, 2, 2),
         SET(router_jitter, 0.3f, 0.05f);
-    ROUTING("the weight on the input"), SET(router_weight, TFM_WEIGH_SIGMOID, TFM_WEIGH_SIGMOID), SET(router_on_input, 1, 0);
-    ROUTING("clamped, up + 1, biases"), SET(router_weight, TFM_WEIGH_SOFTMAX, TFM_WEIGH_SOFTMAX), SET(ffn_limit, 0.7f, 0.9f),
-        SET(ffn_up_offset, 1, 1), SET(bias, TFM_BIAS_ROUTER | TFM_BIAS_EXPERTS, TFM_BIAS_ROUTER | TFM_BIAS_EXPERTS);
-    ROUTING("a shared expert with a gate"), SET(router_score, TFM_SCORE_SOFTMAX, TFM_SCORE_SOFTMAX), SET(d_ff, SHARED, SHARED),
-        SET(shared_gate, 1, 0);
+    ROUTING("the weight on the input"), SET(router_weight, TFM_WEIGH_SIGMOID, TFM_WEIGH_SIGMOID),
+        SET(router_on_input, 1, 0);
+    ROUTING("clamped, up + 1, biases"), SET(router_weight, TFM_WEIGH_SOFTMAX, TFM_WEIGH_SOFTMAX),
+        SET(ffn_limit, 0.7f, 0.9f), SET(ffn_up_offset, 1, 1), SET(bias, TFM_BIAS_ROUTER | TFM_BIAS_EXPERTS, TFM_BIAS_ROUTER | TFM_BIAS_EXPERTS);
+    ROUTING("a shared expert with a gate"), SET(router_score, TFM_SCORE_SOFTMAX, TFM_SCORE_SOFTMAX),
+        SET(d_ff, SHARED, SHARED), SET(shared_gate, 1, 0);
     ROUTING("every expert"), SET(router_score, TFM_SCORE_SOFTMAX, TFM_SCORE_SOFTMAX), SET(n_experts_used, E, K);
 #undef ROUTING
 #undef SET
@@ -246,8 +252,8 @@ void test_moe_routing(void) {
 
 /* ---- MEMORY AND BITS --------------------------------------------------------------------------------------------- */
 
-/* A session of the size that was announced, with guards behind it: more experts a token than tokens in a batch, quantised
- * matrices, waves. Chunks and parts give the same bits. */
+/* A session of the size that was announced, with guards behind it: more experts a token than tokens in a batch,
+ * quantised matrices, waves. Chunks and parts give the same bits. */
 void test_moe_session(void) {
     enum { GUARD = 64 };
     static const int32_t batches[] = {1, 2, 5, IDS};
@@ -405,7 +411,7 @@ enum { HEADS = 4, KV = 2, HD = 20, LENGTH = 200 };
 
 /* One query over its positions in double. */
 static void attend(const tfm_attention_args *a, int t, int head, double *out) {
-    const int64_t pos = a->pos + t, begin = a->chunk ? pos / a->chunk * a->chunk : a->window && pos >= a->window ? pos - a->window + 1 : 0;
+    const int64_t pos = a->pos + t, begin = a->chunk ? pos / a->chunk * a->chunk : 0;
     const float *q = a->q + (t * HEADS + head) * HD, *k = (const float *)a->k, *v = (const float *)a->v;
     const int64_t plane = head / (HEADS / KV) * a->length;
     double sum = a->sinks ? exp((double)a->sinks[head]) : 0;

@@ -351,7 +351,8 @@ static int gather(const stream *s, const plan_item *item, int64_t first, int64_t
 }
 
 /* The same rows where they are the source's columns; all of it is in memory. */
-static void gather_columns(const plan_item *item, int64_t cols, const char *whole, int64_t first, int64_t n, char *buf) {
+static void gather_columns(const plan_item *item, int64_t cols, const char *whole, int64_t first, int64_t n,
+                           char *buf) {
     const ckpt_tensor *t = item->from;
     const size_t element = (size_t)tfm_type_get(t->type)->block_bytes;
     for (int64_t i = 0; i < n; i++) {

@@ -200,7 +200,7 @@ static int read_rope_flags(checkpoint *c, const json *v, tfm_error *err) {
     return TFM_OK;
 }
 
-/* Which layers are mixtures of experts: a list of layers that are, or are not (see arch.moe_list), or a word for each. */
+/* Which layers are mixtures of experts: a list of those that are, or are not (see arch.moe_list), or a word for each. */
 static int read_moe_layers(checkpoint *c, int param, const json *v, tfm_error *err) {
     char where[PATH_TEXT];
     const size_t n = json_count(v);
@@ -399,7 +399,8 @@ static int read_quantization(checkpoint *c, const json *config, tfm_error *err) 
     if (r->packed.scheme.kind) return TFM_OK;
     const json *q = json_get(config, "quantization_config");
     const char *method;
-    if (!json_string_or(q, "quant_method", "", &method, NULL) && !strcmp(method, "mxfp4")) return TFM_OK; /* kept: see add_blocks */
+    if (!json_string_or(q, "quant_method", "", &method, NULL) && !strcmp(method, "mxfp4"))
+        return TFM_OK; /* kept: see add_blocks */
     return packed_config(&r->packed.scheme, json_is_null(q) ? json_get(config, "compression_config") : q, err);
 }
 
@@ -580,10 +581,12 @@ static int add_blocks(checkpoint *c, const st_tensor *blocks, size_t index, cons
     const int n = blocks->n_dims;
     ckpt_tensor t;
     memset(&t, 0, sizeof t);
-    int fits = n >= 3 && scales->n_dims == n - 1 && blocks->dims[n - 1] == MX_CODES && !blocks->strided && !scales->strided;
+    int fits = n >= 3 && scales->n_dims == n - 1 && blocks->dims[n - 1] == MX_CODES && !blocks->strided &&
+               !scales->strided;
     for (int i = 0; fits && i < n - 1; i++) fits = blocks->dims[i] == scales->dims[i];
     if (!fits || blocks->dims[n - 2] > INT32_MAX / MX_BLOCK)
-        return tool_fail(err, TFM_ERR_FORMAT, "%s: tensors %s and %s do not go together", c->file, blocks->name, scales->name);
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: tensors %s and %s do not go together", c->file, blocks->name,
+                         scales->name);
     t.name = blocks->name;
     t.type = TFM_MXFP4;
     t.type_name = "MXFP4";
@@ -625,12 +628,13 @@ static int find_blocks(checkpoint *c, hf_reader *r, unsigned char *used, tfm_err
 
 /* Rows of MXFP4 as GGUF has them: each block its scale, then input i in the low half of byte i, i + 16 in the high one.
  * In the source two inputs that follow each other share a byte. */
-static int read_block_rows(hf_reader *r, const ckpt_tensor *t, int64_t first, int64_t n, unsigned char *out, tfm_error *err) {
+static int read_block_rows(hf_reader *r, const ckpt_tensor *t, int64_t first, int64_t n, unsigned char *out,
+                           tfm_error *err) {
     const st_tensor *blocks = &r->st.tensors[t->index], *scales = r->scales[t->index];
-    const int64_t width = t->cols / MX_BLOCK;
-    unsigned char *scale = r->block_row + width * MX_CODES;
+    const int64_t width = t->cols / MX_BLOCK, bytes = width * MX_CODES;
+    unsigned char *scale = r->block_row + bytes;
     for (int64_t row = first; row < first + n; row++) {
-        int code = st_read(&r->st, blocks, (uint64_t)(row * width * MX_CODES), (size_t)(width * MX_CODES), r->block_row, err);
+        int code = st_read(&r->st, blocks, (uint64_t)(row * bytes), (size_t)bytes, r->block_row, err);
         if (!code) code = st_read(&r->st, scales, (uint64_t)(row * width), (size_t)width, scale, err);
         if (code) return code;
         for (int64_t b = 0; b < width; b++, out += MX_CODES + 1) {
@@ -670,7 +674,8 @@ static int add_tensors(checkpoint *c, hf_reader *r, tfm_error *err) {
     for (size_t i = 0; !code && i < r->packed.n; i++) code = add_packed(c, &r->packed.list[i], st->n_tensors + i, err);
     for (size_t i = 0; !code && i < st->n_tensors; i++) {
         if (used[i]) continue;
-        code = r->scales[i] ? add_blocks(c, &st->tensors[i], i, r->scales[i], err) : add_stored(c, &st->tensors[i], i, err);
+        code = r->scales[i] ? add_blocks(c, &st->tensors[i], i, r->scales[i], err)
+                            : add_stored(c, &st->tensors[i], i, err);
     }
     const mix *types = c->options->mix;
     if (!code && r->packed.n)

@@ -230,7 +230,8 @@ static void set_gating(tfm_block *b, int gating) {
 /* Whether q and k of layer i are normed, and how. */
 static int qk_norm_of(const arch *a, int64_t i) {
     if (arch_int(a, P_QK_WITH_ROPE) && !is_rope_layer(a, i)) return TFM_QKNORM_NONE;
-    if (a->p.given[P_QK_NOT_EXPERTS] && arch_int(a, P_QK_NOT_EXPERTS) == arch_int(a, P_N_EXPERTS)) return TFM_QKNORM_NONE;
+    if (a->p.given[P_QK_NOT_EXPERTS] && arch_int(a, P_QK_NOT_EXPERTS) == arch_int(a, P_N_EXPERTS))
+        return TFM_QKNORM_NONE;
     return arch_int(a, P_QK_NORM);
 }
 
@@ -342,7 +343,8 @@ static int settle_sizes(const describer *d, arch *a) {
     static const struct { param p; const char *what; } sizes[] = {
         {P_N_LAYERS, "number of layers"}, {P_D_MODEL, "hidden size"}, {P_N_HEADS, "number of heads"},
         {P_D_FF, "feed-forward size"}, {P_N_CTX, "context length"}};
-    if (arch_int(a, P_EXTRA_COUNTED) && arch_int(a, P_N_EXTRA_LAYERS) > 0) a->p.v[P_N_LAYERS] -= arch_value(a, P_N_EXTRA_LAYERS);
+    if (arch_int(a, P_EXTRA_COUNTED) && arch_int(a, P_N_EXTRA_LAYERS) > 0)
+        a->p.v[P_N_LAYERS] -= arch_value(a, P_N_EXTRA_LAYERS);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         if (sizes[i].p == P_D_FF && a->p.given[P_D_FF] != GIVEN_FILE) { /* where the family lets it be absent */
             a->p.v[P_D_FF] = 4 * arch_value(a, P_D_MODEL);
@@ -384,8 +386,8 @@ static int settle_sizes(const describer *d, arch *a) {
         return tool_fail(d->err, TFM_ERR_UNSUPPORTED, "%s: expert_gating_func %d is not known", d->file,
                          arch_int(a, P_ROUTER_GATING));
     if (a->n_moe_listed && a->n_moe_listed != arch_int(a, P_N_LAYERS))
-        return tool_fail(d->err, TFM_ERR_FORMAT, "%s: the list of dense and sparse layers has %lld entries, the model %d "
-                         "layers", d->file, (long long)a->n_moe_listed, arch_int(a, P_N_LAYERS));
+        return tool_fail(d->err, TFM_ERR_FORMAT, "%s: the list of dense and sparse layers has %lld entries, the model "
+                         "%d layers", d->file, (long long)a->n_moe_listed, arch_int(a, P_N_LAYERS));
     if (a->window_layer && a->n_listed != arch_int(a, P_N_LAYERS))
         return tool_fail(d->err, TFM_ERR_FORMAT, "%s: layer_types has %lld entries, the model %d layers", d->file,
                          (long long)a->n_listed, arch_int(a, P_N_LAYERS));

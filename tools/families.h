@@ -98,7 +98,7 @@ typedef enum param {
     P_SHARED_GATE,
     P_ROUTER_SCORE, P_ROUTER_PICK, P_ROUTER_WEIGHT, P_ROUTER_NORM, P_ROUTER_NORM_EPS, P_ROUTER_NORM_FLOOR,
     P_ROUTER_SCALE, P_ROUTER_JITTER, P_ROUTER_ON_INPUT,
-    P_ROUTER_GATING,        /* GGUF's number: 1 softmax, 2 sigmoid, 3 softmax over those picked; 0: as the family has it */
+    P_ROUTER_GATING,        /* GGUF's number: 1 softmax, 2 sigmoid, 3 softmax over those picked; 0: the family's */
     P_N_GROUPS, P_N_GROUPS_USED, P_GROUP_SCORE,
     P_MOE_FIRST, P_MOE_LAST, P_MOE_STEP, /* layers first..last (-1: the end) whose number + 1 is a multiple of step */
     P_MOE_LAYERS,           /* a list: only these, see arch.moe_layer */

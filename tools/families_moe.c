@@ -418,7 +418,7 @@ const family families_moe[] = {
             FIXED(P_ROUTER_NORM_FLOOR, 1e-12),
             FIXED(P_ROUTER_NORM, 1)), NULL)}},
 
-    /* Chunks and RoPE in three of four layers, queries that grow with the position in the fourth; the weight of an expert
+    /* Chunks and RoPE in three of four layers, queries that grow with the position in the fourth; an expert's weight
      * multiplies its input. intermediate_size is that of experts; experts stand in one tensor by columns. */
     {"llama4", "Llama 4 (text)", "moe", {
         HF("llama4_text llama4", RULES(

@@ -196,11 +196,14 @@ static void print_router(const tfm_block *b)
         printf("; %d of %d groups by their %s", (int)b->n_groups_used, (int)b->n_groups,
                b->group_score == TFM_GROUP_TWO ? "two largest" : "largest");
     printf("; the %d largest", (int)b->n_experts_used);
-    if (b->router_pick == TFM_PICK_SPARSE_MIXER) printf(" one by one (sparse mixer, jitter %g)", (double)b->router_jitter);
+    if (b->router_pick == TFM_PICK_SPARSE_MIXER)
+        printf(" one by one (sparse mixer, jitter %g)", (double)b->router_jitter);
     if (b->bias & TFM_BIAS_SELECT) printf(" of score + bias");
     printf("\n    %-22s", "");
-    if (b->router_weight != TFM_WEIGH_SCORE) printf("weight = %s of their scores", value_name("router_weight", b->router_weight));
-    else printf("weight = %s", b->router_pick == TFM_PICK_SPARSE_MIXER ? "softmax over those near the largest" : "score");
+    if (b->router_weight != TFM_WEIGH_SCORE)
+        printf("weight = %s of their scores", value_name("router_weight", b->router_weight));
+    else
+        printf("weight = %s", b->router_pick == TFM_PICK_TOP ? "score" : "softmax over those near the largest");
     if (b->router_norm == 1) printf(", divided by the sum");
     else if (b->router_norm != 0) printf(", divided by the L%g norm", (double)b->router_norm);
     if (b->router_norm_floor != 0) printf(" (at least %g)", (double)b->router_norm_floor);
