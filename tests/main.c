@@ -73,6 +73,7 @@
     ROW(gguf_families) \
     ROW(moe_routing) \
     ROW(moe_session) \
+    ROW(moe_not_finite) \
     ROW(moe_bytes_per_token) \
     ROW(moe_refused) \
     ROW(moe_attention) \

@@ -252,42 +252,85 @@ void test_moe_routing(void) {
 
 /* ---- MEMORY AND BITS --------------------------------------------------------------------------------------------- */
 
-/* A session of the size that was announced, with guards behind it: more experts a token than tokens in a batch,
- * quantised matrices, waves. Chunks and parts give the same bits. */
-void test_moe_session(void) {
+/* A session of the size that was announced, with guards behind it: more experts a token than tokens in a batch, waves.
+ * Chunks and parts give the same bits. */
+static void check_sessions(const tiny_model *t, const char *what) {
     enum { GUARD = 64 };
     static const int32_t batches[] = {1, 2, 5, IDS};
     static float whole[IDS * 64], out[IDS * 64];
-    tfm_block changes;
-    tiny_model t;
     tfm_error err;
     int32_t ids[IDS];
+    tiny_ids(ids, IDS, t->config.n_vocab, "moe");
+    tfm_model *m = tiny_open(t);
+    for (int i = 3; m && i >= 0; i--) {
+        tfm_session_config cfg = tiny_exact(IDS, batches[i]);
+        tfm_session *s;
+        size_t bytes = 0;
+        cfg.n_threads = 1 + i % 3;
+        cfg.parallel.run = tiny_backwards;
+        cfg.act = TFM_ACT_MODE_Q8;
+        check(!tfm_session_size(m, &cfg, &bytes, &err), "size: %s", err.msg);
+        unsigned char *mem = (unsigned char *)tiny_alloc(bytes + GUARD);
+        memset(mem + bytes, 0xa5, GUARD);
+        const int r = tfm_session_init(m, &cfg, mem, bytes, &s, &err);
+        check(!r, "init: %s", r ? err.msg : "");
+        if (!r && tiny_continue(s, 64, batches[i], ids, IDS, i == 3 ? whole : out, what) && i < 3)
+            check(!memcmp(whole, out, sizeof whole), "%s: batches of %d give other bits", what, (int)batches[i]);
+        for (int k = 0; k < GUARD; k++) check(mem[bytes + (size_t)k] == 0xa5, "byte %d behind the session", k);
+        tiny_free(mem);
+    }
+    tfm_model_close(m);
+}
+
+void test_moe_session(void) {
+    static tiny_model floats, blocks, mixed;
+    tfm_block changes;
     memset(&changes, 0, sizeof changes);
     changes.router_score = TFM_SCORE_SOFTMAX;
     changes.d_ff = 32;
-    describe(&t, &changes);
-    t.blocks[0].d_expert = 64;
-    for (int quantized = 0; quantized < 2; quantized++) {
-        tiny_weights(&t, quantized ? TFM_Q8_0 : TFM_F32, TFM_TILED);
-        tiny_ids(ids, IDS, t.config.n_vocab, "moe");
+    describe(&floats, &changes);
+    floats.blocks[0].d_expert = 64;
+    blocks = floats;
+    blocks.config.blocks = blocks.blocks;
+    tiny_weights(&floats, TFM_F32, TFM_TILED);
+    tiny_weights(&blocks, TFM_Q8_0, TFM_TILED);
+    mixed = blocks; /* experts of one role of different types */
+    mixed.config.blocks = mixed.blocks;
+    for (int64_t i = 0; i < mixed.n_weights; i++)
+        if (mixed.weights[i].expert % 2 == 1) mixed.weights[i] = floats.weights[i];
+    check_sessions(&floats, "floats");
+    check_sessions(&blocks, "blocks");
+    check_sessions(&mixed, "mixed");
+    tiny_weights_free(&floats);
+    tiny_weights_free(&blocks);
+}
+
+/* Routers of NaN and infinities: experts are picked all the same, and the result is an error, not a wild read. */
+void test_moe_not_finite(void) {
+    static const float bad[] = {NAN, INFINITY, -INFINITY};
+    for (int i = 0; i < 9; i++) {
+        tiny_model t;
+        tfm_block changes;
+        tfm_session *s = NULL;
+        tfm_error err;
+        const int32_t ids[] = {1, 2, 3, 4};
+        memset(&changes, 0, sizeof changes);
+        changes.router_score = i / 3 == 1 ? TFM_SCORE_SIGMOID : TFM_SCORE_LOGIT;
+        changes.router_pick = i / 3 == 2 ? TFM_PICK_SPARSE_MIXER : TFM_PICK_TOP;
+        changes.n_groups = i / 3 == 1 ? 4 : 0;
+        changes.n_groups_used = 2;
+        describe(&t, &changes);
+        tiny_weights(&t, TFM_F32, TFM_ROWS);
+        float *router = (float *)(uintptr_t)tiny_find(&t, 0, TFM_ROLE_ROUTER)->t.data;
+        for (int k = 0; k < E * D; k++) router[k] = bad[i % 3];
         tfm_model *m = tiny_open(&t);
-        for (int i = 3; m && i >= 0; i--) {
-            tfm_session_config cfg = tiny_exact(IDS, batches[i]);
-            tfm_session *s;
-            size_t bytes = 0;
-            cfg.n_threads = 1 + i % 3;
-            cfg.parallel.run = tiny_backwards;
-            cfg.act = TFM_ACT_MODE_Q8;
-            check(!tfm_session_size(m, &cfg, &bytes, &err), "size: %s", err.msg);
-            unsigned char *mem = (unsigned char *)tiny_alloc(bytes + GUARD);
-            memset(mem + bytes, 0xa5, GUARD);
-            const int r = tfm_session_init(m, &cfg, mem, bytes, &s, &err);
-            check(!r, "init: %s", r ? err.msg : "");
-            if (!r && tiny_continue(s, 64, batches[i], ids, IDS, i == 3 ? whole : out, "moe") && i < 3)
-                check(!memcmp(whole, out, sizeof whole), "batches of %d give other bits", (int)batches[i]);
-            for (int k = 0; k < GUARD; k++) check(mem[bytes + (size_t)k] == 0xa5, "byte %d behind the session", k);
-            tiny_free(mem);
-        }
+        const tfm_session_config cfg = tiny_exact(8, 4);
+        int r = m ? tfm_session_new(m, &cfg, &s, &err) : -1;
+        check(!r, "a session: %d", r);
+        if (!r) r = tfm_eval(s, ids, 4, &err);
+        check(r == TFM_ERR_NUMERIC || r == TFM_OK, "router %d: result %d", i, r);
+        check(i % 3 || r == TFM_ERR_NUMERIC, "a router of NaN: result %d", r);
+        tfm_session_free(s);
         tfm_model_close(m);
         tiny_weights_free(&t);
     }
