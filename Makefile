@@ -42,7 +42,11 @@ help:
 	@echo "make compilers    the header and all sources with gcc, clang and tcc, C99 to C++20, every TFM_NO_ switch"
 	@echo "make fuzz T=60    libFuzzer on .tfm files and every kind of checkpoint, T seconds each (clang)"
 	@echo "make real         real models: perplexity, text and weights against recorded references (python, network)"
+<<<<<<< HEAD
 	@echo "make quality      the quantiser against llama.cpp's on real models (LLAMA=folder of its programs; python, network)"
+=======
+	@echo "make chat         published chat templates against transformers (python, network)"
+>>>>>>> 93ea576 (make chat: published templates against transformers, interpreted and as data; Ctrl-C)
 	@echo "make size         bytes of code and stack of the implementation"
 	@echo "make bench        speed of the models in $(BUILD)/ (BENCH_MODELS=...)"
 	@echo "make bench-rivals real models beside llama.cpp, in turn (python, network, cmake; RIVALS=\"--help\")"
@@ -69,6 +73,9 @@ $(BUILD)/tfm-%: $(BUILD)/tools/tfm-%.o $(ARCHIVE)
 	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ $(LDLIBS)
 
 $(BUILD)/%: $(BUILD)/examples/%.o $(ARCHIVE)
+	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ $(LDLIBS)
+
+$(BUILD)/chat_cli: $(BUILD)/tests/chat/chat_cli.o $(BUILD)/tests/chat_case.o $(ARCHIVE)
 	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ $(LDLIBS)
 
 $(BUILD)/run_tests: $(TESTS) $(ARCHIVE)
@@ -160,6 +167,10 @@ quality: all
 
 real: all
 	$(PYTHON) tests/real_models.py --build $(BUILD)
+
+.PHONY: chat
+chat: all $(BUILD)/chat_cli
+	$(PYTHON) tests/chat_templates.py --build $(BUILD)
 
 size: tools/tfm_impl.c
 	@mkdir -p $(BUILD)/size
