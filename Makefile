@@ -42,11 +42,8 @@ help:
 	@echo "make compilers    the header and all sources with gcc, clang and tcc, C99 to C++20, every TFM_NO_ switch"
 	@echo "make fuzz T=60    libFuzzer on .tfm files and every kind of checkpoint, T seconds each (clang)"
 	@echo "make real         real models: perplexity, text and weights against recorded references (python, network)"
-<<<<<<< HEAD
 	@echo "make quality      the quantiser against llama.cpp's on real models (LLAMA=folder of its programs; python, network)"
-=======
 	@echo "make chat         published chat templates against transformers (python, network)"
->>>>>>> 93ea576 (make chat: published templates against transformers, interpreted and as data; Ctrl-C)
 	@echo "make size         bytes of code and stack of the implementation"
 	@echo "make bench        speed of the models in $(BUILD)/ (BENCH_MODELS=...)"
 	@echo "make bench-rivals real models beside llama.cpp, in turn (python, network, cmake; RIVALS=\"--help\")"

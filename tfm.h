@@ -39,9 +39,10 @@
    CONTENTS (search for the tag)
        [1]  MANUAL: concepts, memory, threads, errors, untrusted files, build switches, recipes
        API  [A1] config · [A2] results, errors, memory, threads · [A3] tensors and kernels · [A4] architecture
-            [A5] the file · [A6] model and session · [A7] tokenizer · [A8] sampler
+            [A5] the file · [A6] model and session · [A7] tokenizer, chat format · [A8] sampler
        CODE [B1] platform · [B2] base · [B3] formats · [B4] threads · [B5] description · [B6] file · [B7] model
-            [B8] session · [B9] forward · [B10] tokenizer · [B11] sampler · [B12] instruction sets
+            [B8] session · [B9] forward · [B10] tokenizer, chat format · [B11] sampler
+            [B12] instruction sets
             [C]  kernels, once per instruction set · [D] licence, history
 
    ====================================================================================================================
@@ -52,7 +53,7 @@
      kernels   pure functions on arrays: tfm_rmsnorm, tfm_rope, tfm_matmul, tfm_attention ... for a model of your own [A3]
      blocks    a tfm_config describes an architecture as data; tfm_model_from_weights binds your arrays to it by role
                and tfm_eval runs it: no file, no tokenizer [A4] [A6]
-     text      a model file, its tokenizer, a session, a sampler [A5] to [A8]
+     text      a model file, its tokenizer and chat format, a session, a sampler [A5] to [A8]
    The header knows no model's name. A file carries the description of its own blocks (norms, positions, attention,
    feed-forward, residual, head), written by the converter; a new model of known parts is a row in the converter's table.
    Each step of the forward pass [B9] is a short function that reads its part of the description.
@@ -95,6 +96,16 @@
        anything with a const tfm_model, tfm_tokenizer            anything
        anything with a tfm_session, tfm_sampler, tfm_decoder     calls on other objects; one thread at a time per object
        tfm_model_close                                           nothing that uses that model; free its sessions first
+
+   CHAT
+   A file may say how its model wants a conversation written. The text of all turns comes from tfm_chat_render, its ids from
+   tfm_encode_marked: special tokens are those of the format, whatever a user types.
+       tfm_turn turns[] = {{TFM_CHAT_SYSTEM, "Be brief.", 9}, {TFM_CHAT_USER, "Hello!", 6}};
+       tfm_chat_render(c, turns, 2, TFM_CHAT_PROMPT, NULL, NULL, NULL, 0, &n, &err);         // n: the bytes it takes
+       tfm_chat_render(c, turns, 2, TFM_CHAT_PROMPT, NULL, text, marks, n, &n, &err);
+       tfm_encode_marked(t, text, marks, n, ids, max_ids, &n_ids, scratch, scratch_bytes, &err);
+   Sample until an id of the description's eos or of tfm_chat_end, append the answer as a turn of the assistant, and so on.
+   To reuse what is evaluated: rewind the session to the common beginning of its ids and the new ones, eval the rest.
 
    WITHOUT AN OPERATING SYSTEM
    TFM_NO_STDIO, TFM_NO_MALLOC, TFM_NO_MMAP and TFM_NO_THREADS leave a header that wants memcpy, memset, memmove, memcmp,
@@ -10613,6 +10624,7 @@ static const tfm_kernels FN(kernels) = {
    next   mixtures of experts; attention sinks and chunks: tfm_attention_args has two more fields, tfm_block many;
           qkv_clamp comes after norms of q and k that stand before RoPE, no longer first
           types IQ4_NL, IQ4_XS and MXFP4; tfm_pack_block, tfm_from_f16, tfm_to_f16 for quantisers of one's own
+          chat formats: tfm_model_chat, tfm_chat_render, tfm_encode_marked; tfm_stop_scan; tfm_sampler_config.bias
    0.1.0  first version: dense decoders; byte-level and SentencePiece BPE; scalar, AVX2, AVX-VNNI, AVX-512, NEON and
           WebAssembly passes, AMX by name
 

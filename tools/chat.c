@@ -1,5 +1,6 @@
 /* chat.c - see chat.h. */
 #include "chat.h"
+#include "json.h"
 
 #include <string.h>
 #include <time.h>

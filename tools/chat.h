@@ -6,7 +6,6 @@
 #define TOOLS_CHAT_H
 
 #include "jinja.h"
-#include "json.h"
 
 enum { CHAT_MAX_VARIABLES = 40 };
 
@@ -37,7 +36,8 @@ int chat_interpret(arena *a, const jinja *t, const chat_source *src, const tfm_t
                    const jinja_options *options, jinja_output *out, tfm_error *err);
 
 /* Messages [{"role": "user", "content": "..."} ...] as turns in the arena, *n of them; NULL if they are something else. */
-tfm_turn *chat_turns(arena *a, const json *messages, size_t *n, tfm_error *err);
+struct json;
+tfm_turn *chat_turns(arena *a, const struct json *messages, size_t *n, tfm_error *err);
 
 /* A conversation as text and marks (see tfm_chat_render), by data if the format is known, else by its template. The date is
  * today's. */

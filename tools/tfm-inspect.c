@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "c_array.h"
+#include "chat.h"
 #include "diff_models.h"
 #include "run.h"
 #include "tensor_figures.h"
@@ -371,6 +372,35 @@ static void print_memory(const run *r, const memory *m)
                tokens_per_s(m->per_token), tokens_per_s(m->per_token + m->kv));
 }
 
+static const char *chat_kind(const tfm_model *m)
+{
+    const tfm_chat *c = tfm_model_chat(m);
+    return !c ? "no chat format" : tfm_chat_known(c) ? "chat format" : "chat template that is interpreted";
+}
+
+/* A conversation as the chat format writes it, line breaks as \n. */
+static void print_chat(const tfm_model *m)
+{
+    static const tfm_turn turns[] = { { TFM_CHAT_SYSTEM, "SYSTEM", 6 }, { TFM_CHAT_USER, "USER", 4 },
+                                      { TFM_CHAT_ASSISTANT, "ANSWER", 6 }, { TFM_CHAT_USER, "USER", 4 } };
+    const tfm_chat *c = tfm_model_chat(m);
+    arena mem = { NULL, 0, 0, 0 };
+    chat_text text;
+    size_t skip, i;
+    int shown = 0;
+    for (skip = 0; c && skip < 2 && !shown; skip++) { /* not every format has a place for a system text */
+        shown = !chat_render(&mem, c, turns + skip, 4 - skip, 1, &text, NULL);
+        if (!shown) continue;
+        printf("\nchat                    ");
+        for (i = 0; i < text.n; i++) {
+            if (text.text[i] == '\n') printf("\\n");
+            else putchar((unsigned char)text.text[i] < 32 ? '?' : text.text[i]);
+        }
+        printf("\n");
+    }
+    arena_free(&mem);
+}
+
 static int print_text(const run *r, const memory *m)
 {
     const tfm_config *c = r->config;
@@ -381,9 +411,10 @@ static int print_text(const run *r, const memory *m)
     if (c->n_layers)
         printf(", %.4g M parameters, %d layers, width %d, vocabulary %d, context %d", (double)m->parameters * 1e-6,
                (int)c->n_layers, (int)c->d_model, (int)c->n_vocab, (int)c->n_ctx);
-    printf(", %s\n", r->tokenizer ? "tokenizer" : "no tokenizer");
+    printf(", %s, %s\n", r->tokenizer ? "tokenizer" : "no tokenizer", chat_kind(r->model));
     origin = (const char *)tfm_model_section(r->model, TFM_SECTION_PROVENANCE, &n);
     if (origin) fwrite(origin, 1, n, stdout);
+    print_chat(r->model);
     if (c->n_layers == 0) return 0;
     printf("\n");
     print_path(c);
@@ -456,7 +487,8 @@ static int print_json(const run *r, const memory *m)
 {
     const tfm_config *c = r->config;
     int status;
-    printf("{\"file_bytes\": %llu, \"tokenizer\": %s, ", (unsigned long long)m->file, r->tokenizer ? "true" : "false");
+    printf("{\"file_bytes\": %llu, \"tokenizer\": %s, \"chat\": \"%s\", ", (unsigned long long)m->file,
+           r->tokenizer ? "true" : "false", chat_kind(r->model));
     printf("\"n_params\": %llu, \"n_layers\": %d, \"d_model\": %d, \"n_vocab\": %d, \"n_ctx_model\": %d,\n",
            (unsigned long long)m->parameters, (int)c->n_layers, (int)c->d_model, (int)c->n_vocab, (int)c->n_ctx);
     printf("\"weight_bytes_per_token\": %llu, \"tied\": %s, \"tied_bytes_saved\": %llu,\n",

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "chat.h"
+#include "json.h"
 #include "run.h"
 
 enum { INPUT_LIMIT = 1 << 28 };
