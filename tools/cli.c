@@ -21,12 +21,23 @@ static const char *shown_default(const cli_option *o, char *buf, size_t size)
     }
 }
 
+/* ": a, b, c"; a long list takes several lines. */
+static void print_choices(const cli_option *o, FILE *out)
+{
+    size_t used = strlen(o->help), i;
+    for (i = 0; o->choices[i] != NULL; i++) {
+        fprintf(out, i > 0 ? "," : ":");
+        if (used > 64) fprintf(out, "\n%*s", HELP_COLUMN - 1, "");
+        used = (used > 64 ? 0 : used) + strlen(o->choices[i]) + 2;
+        fprintf(out, " %s", o->choices[i]);
+    }
+}
+
 static void help_option(const cli_option *o, FILE *out)
 {
     char buf[64], left[128];
     const char *text, *value = o->argument != NULL ? o->argument : "", *preset = shown_default(o, buf, sizeof buf);
     const char *space = o->argument != NULL ? " " : "", *name = o->name != NULL ? o->name : "";
-    int i;
     if (o->letter == 0) snprintf(left, sizeof left, "      --%s%s%s", name, space, value);
     else snprintf(left, sizeof left, "  -%c%s%s%s%s", o->letter, o->name != NULL ? ", --" : "", name, space, value);
     fprintf(out, "%-*s", HELP_COLUMN - 2, left);
@@ -36,10 +47,7 @@ static void help_option(const cli_option *o, FILE *out)
         fputc(*text, out);
         if (*text == '\n') fprintf(out, "%*s", HELP_COLUMN, "");
     }
-    if (o->kind == OPTION_CHOICE) {
-        fprintf(out, ": ");
-        for (i = 0; o->choices[i] != NULL; i++) fprintf(out, "%s%s", i > 0 ? ", " : "", o->choices[i]);
-    }
+    if (o->kind == OPTION_CHOICE) print_choices(o, out);
     if (preset[0] != 0) fprintf(out, " (default %s)", preset);
     fputc('\n', out);
 }

@@ -1,10 +1,10 @@
-/* imatrix.c - see imatrix.h. In the file, NAME.in_sum2 holds sums of squares and NAME.counts how many rows were added. */
+/* imatrix.c - see imatrix.h. In the file NAME.in_sum2 holds sums of squares, NAME.counts how many rows were added. */
 #include "imatrix.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "gguf.h"
+#include "gguf_out.h"
 
 static const char sums_suffix[] = ".in_sum2", counts_suffix[] = ".counts";
 
@@ -52,7 +52,8 @@ static int read_entry(const gguf *g, const gguf_tensor *sums, imatrix_entry *e, 
     int code = read_floats(g, sums, e->values, err);
     if (!code) code = read_floats(g, counts, count, err);
     for (int64_t i = 0; !code && i < e->n; i++)
-        if (finish_row(e->values + i * e->cols, e->cols, count[i])) code = fail(g, sums->name, "is no sum of squares", err);
+        if (finish_row(e->values + i * e->cols, e->cols, count[i]))
+            code = fail(g, sums->name, "is no sum of squares", err);
     return code;
 }
 
@@ -140,108 +141,79 @@ void collector_trace(void *user, const char *name, int32_t layer, const float *d
 
 /* ---- WRITING ---------------------------------------------------------------------------------------------------- */
 
-/* Bytes of a GGUF in the making; `bad` once memory is short. */
-typedef struct growing { unsigned char *bytes; size_t n, room; int bad; } growing;
+/* One tensor on its way into the file, F32 [cols]: first its entry in the directory, then its data. */
+typedef void (*visit_fn)(void *user, const char *name, const float *values, int64_t cols);
 
-static void put(growing *g, const void *bytes, size_t n) {
-    unsigned char *grown = g->bad ? NULL : array_grow(g->bytes, &g->room, g->n + n, 1);
-    g->bad |= !grown;
-    if (!grown) return;
-    g->bytes = grown;
-    memcpy(grown + g->n, bytes, n);
-    g->n += n;
-}
-
-static void put_number(growing *g, uint64_t v, int n) {
-    unsigned char b[8];
-    for (int i = 0; i < n; i++) b[i] = (unsigned char)(v >> (8 * i));
-    put(g, b, (size_t)n);
-}
-
-static void put_text(growing *g, const char *s) {
-    put_number(g, strlen(s), 8);
-    put(g, s, strlen(s));
-}
-
-static void put_float(growing *g, float x) {
-    uint32_t bits;
-    memcpy(&bits, &x, sizeof bits);
-    put_number(g, bits, 4);
-}
-
-static void pad32(growing *g) {
-    while (!g->bad && g->n % 32) put_number(g, 0, 1);
-}
-
-/* Directory entry and data of one tensor, F32 [cols]. */
-static void put_tensor(growing *info, growing *data, const char *name, const char *suffix, const float *values,
-                       int64_t cols) {
-    char full[96];
-    snprintf(full, sizeof full, "%s%s", name, suffix);
-    put_text(info, full);
-    put_number(info, 2, 4);
-    put_number(info, (uint64_t)cols, 8);
-    put_number(info, 1, 8);
-    put_number(info, GGML_F32, 4);
-    put_number(info, data->n, 8);
-    for (int64_t i = 0; i < cols; i++) put_float(data, values[i]);
-    pad32(data);
-}
-
-static uint64_t put_tensors(const collector *c, growing *info, growing *data) {
-    uint64_t n = 0;
+/* Both tensors of every matrix that took an input. */
+static void visit_tensors(const collector *c, visit_fn visit, void *user) {
     for (int32_t i = 0; i < c->n_layers * (int32_t)N_INPUTS; i++) {
         const input_sum *s = &c->sums[i];
-        const int32_t layer = i / (int32_t)N_INPUTS;
+        const float count = (float)s->count;
         for (int k = 0; s->count && k < MOST_TAKERS; k++) {
-            const int32_t role = inputs[i % (int32_t)N_INPUTS].takers[k];
-            const tfm_tensor t = role ? tfm_model_tensor(c->model, layer, role) : tfm_model_tensor(c->model, -1, 0);
-            const float count = (float)s->count;
-            char name[64];
+            const int32_t role = inputs[i % (int32_t)N_INPUTS].takers[k], layer = i / (int32_t)N_INPUTS;
+            char name[64], full[96];
+            if (!role) continue;
+            const tfm_tensor t = tfm_model_tensor(c->model, layer, role);
             if (!t.data || t.cols != s->cols) continue;
             tfm_weight_name(TFM_STACK_DECODER, layer, role, -1, name, sizeof name);
-            put_tensor(info, data, name, sums_suffix, s->squares, s->cols);
-            put_tensor(info, data, name, counts_suffix, &count, 1);
-            n += 2;
+            snprintf(full, sizeof full, "%s%s", name, sums_suffix);
+            visit(user, full, s->squares, s->cols);
+            snprintf(full, sizeof full, "%s%s", name, counts_suffix);
+            visit(user, full, &count, 1);
         }
     }
-    return n;
 }
 
-static void put_head(growing *g, uint64_t n_tensors, const char *dataset, int64_t chunks, int64_t size) {
-    put(g, "GGUF", 4);
-    put_number(g, 3, 4);
-    put_number(g, n_tensors, 8);
-    put_number(g, 4, 8); /* values */
-    put_text(g, "general.type");
-    put_number(g, GGUF_STRING, 4);
-    put_text(g, "imatrix");
-    put_text(g, "imatrix.datasets");
-    put_number(g, GGUF_ARRAY, 4);
-    put_number(g, GGUF_STRING, 4);
-    put_number(g, 1, 8);
-    put_text(g, dataset);
-    put_text(g, "imatrix.chunk_count");
-    put_number(g, GGUF_U32, 4);
-    put_number(g, (uint64_t)chunks, 4);
-    put_text(g, "imatrix.chunk_size");
-    put_number(g, GGUF_U32, 4);
-    put_number(g, (uint64_t)size, 4);
+static void put_entry(void *user, const char *name, const float *values, int64_t cols) {
+    const int64_t dims[2] = {cols, 1};
+    (void)values;
+    gguf_put_tensor(user, name, GGML_F32, dims, 2, (uint64_t)cols * 4);
+}
+
+/* The data, each tensor padded. */
+typedef struct data_out {
+    sink *out;
+    uint64_t at;
+    int code;
+    tfm_error *err;
+} data_out;
+
+static void put_data(void *user, const char *name, const float *values, int64_t cols) {
+    data_out *d = user;
+    arena mem = {NULL, 0, 0, 0};
+    const size_t padded = ((size_t)cols * 4 + GGUF_OUT_ALIGNMENT - 1) / GGUF_OUT_ALIGNMENT * GGUF_OUT_ALIGNMENT;
+    unsigned char *row = arena_alloc(&mem, padded);
+    (void)name;
+    if (!row) d->code = tool_fail(d->err, TFM_ERR_MEMORY, "out of memory");
+    for (int64_t i = 0; row && i < cols; i++) {
+        uint32_t bits;
+        memcpy(&bits, values + i, 4);
+        for (int k = 0; k < 4; k++) row[4 * i + k] = (unsigned char)(bits >> (8 * k));
+    }
+    if (!d->code) d->code = sink_write(d->out, d->at, row, padded, d->err);
+    d->at += padded;
+    arena_free(&mem);
 }
 
 int collector_write(const collector *c, sink *out, const char *dataset, int64_t chunks, int64_t size, tfm_error *err) {
-    growing head = {NULL, 0, 0, 0}, info = head, data = head;
-    const uint64_t n = put_tensors(c, &info, &data);
-    put_head(&head, n, dataset, chunks, size);
-    put(&head, info.bytes, info.n);
-    pad32(&head);
-    int code = TFM_OK;
-    if (c->failed || head.bad || info.bad || data.bad) code = tool_fail(err, TFM_ERR_MEMORY, "no memory for the sums");
-    else if (!n) code = tool_fail(err, TFM_ERR_UNSUPPORTED, "the model has no inputs that can be observed");
-    if (!code) code = sink_write(out, 0, head.bytes, head.n, err);
-    if (!code) code = sink_write(out, head.n, data.bytes, data.n, err);
-    free(head.bytes);
-    free(info.bytes);
-    free(data.bytes);
-    return code;
+    gguf_out g;
+    arena mem = {NULL, 0, 0, 0};
+    data_out data = {out, 0, TFM_OK, err};
+    size_t n = 0;
+    memset(&g, 0, sizeof g);
+    gguf_put_text(&g, "general.type", "imatrix");
+    gguf_put_array(&g, "imatrix.datasets", GGUF_STRING, 1);
+    gguf_add_text(&g, dataset, strlen(dataset));
+    gguf_put_u32(&g, "imatrix.chunk_count", (uint32_t)chunks);
+    gguf_put_u32(&g, "imatrix.chunk_size", (uint32_t)size);
+    visit_tensors(c, put_entry, &g);
+    const unsigned char *head = gguf_out_head(&g, &mem, &n);
+    if (c->failed || !head) data.code = tool_fail(err, TFM_ERR_MEMORY, "no memory for the sums");
+    else if (!g.n_tensors) data.code = tool_fail(err, TFM_ERR_UNSUPPORTED, "no input of the model can be observed");
+    else data.code = sink_write(out, 0, head, n, err);
+    data.at = n;
+    if (!data.code) visit_tensors(c, put_data, &data);
+    gguf_out_free(&g);
+    arena_free(&mem);
+    return data.code;
 }

@@ -17,7 +17,7 @@ typedef struct quantize_options {
 /* Rows of a table of options; o is a quantize_options, shown_type the default that the help names. */
 #define QUANTIZE_OPTION_ROWS(o, shown_type)                                                                           \
     CLI_CHOICE(0, "type", "T", &(o).type, mix_names, shown_type,                                                      \
-               "type of the matrices, or a mix of types; source keeps each as it is", &(o).type_given),               \
+               "type or mix of types of the matrices; source keeps each", &(o).type_given),                           \
     CLI_STRING(0, "imatrix", "FILE", &(o).imatrix_path, "",                                                           \
                "importance matrix, from tfm-eval --imatrix or llama-imatrix", NULL),                                  \
     CLI_INT('t', "threads", "THREADS", &(o).n_threads, 1, 256, "all processors", "threads to use", NULL)
