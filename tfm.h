@@ -914,7 +914,7 @@ enum { TFM_TOK_BPE = 0, TFM_TOK_UNIGRAM = 1, TFM_TOK_WORDPIECE = 2, TFM_TOK_WORD
 enum { /* flags */
     TFM_TOK_BYTE_LEVEL = 1, TFM_TOK_BYTE_FALLBACK = 2, TFM_TOK_FUSE_UNK = 4, TFM_TOK_FLOAT_PATHS = 8,
     TFM_TOK_LONGEST = 16, TFM_TOK_ONCE = 32, TFM_TOK_FIRST_BARE = 64, TFM_TOK_BYTE_RUNS = 128, TFM_TOK_PER_BYTE = 256,
-    TFM_TOK_WHOLE_WORDS = 512, TFM_TOK_STRIP_MARKS = 1024, TFM_TOK_DROP_UNKNOWN = 2048
+    TFM_TOK_WHOLE_WORDS = 512, TFM_TOK_STRIP_MARKS = 1024, TFM_TOK_DROP_UNKNOWN = 2048, TFM_TOK_STRIP_EACH = 4096
 };
 /* Beside TFM_TOKEN_... in the flags of a piece. */
 enum { TFM_TOK_PIECE_WHOLE = 16, TFM_TOK_PIECE_LITERAL = 32, TFM_TOK_PIECE_SPACE = 64 };
@@ -4713,7 +4713,8 @@ TFM_API tfm_result tfm_eval(tfm_session *s, const int32_t *ids, int64_t n, tfm_e
      FLOAT_PATHS Unigram: sums of scores are rounded to float32 |
      WHOLE_WORDS see PIECE_WHOLE | LONGEST of added tokens that overlap the longest wins, and control tokens count only
      if they are wanted (else: the first wins, the longest there, and an unwanted one still covers its place)
-     decoding: STRIP_MARKS strip only what is of a piece that is neither a byte nor LITERAL | FIRST_BARE the first token
+     decoding: STRIP_MARKS strip only what is of a piece that is neither a byte nor LITERAL | STRIP_EACH every piece may
+     lose as much, up to the first that prints | FIRST_BARE the first token
      loses all its spaces, unless LITERAL | ONCE a token like the one before prints nothing | BYTE_RUNS a run of byte
      tokens is UTF-8 as a whole or one U+FFFD per byte | PER_BYTE one U+FFFD per bad byte, else per maximal bad sequence
    and then for each table its byte offset in the section and its number of entries:
@@ -7118,6 +7119,7 @@ static void tfm__decode_id(tfm_decoder *d, tfm__text_out *o, int32_t id) {
     d->last = id;
     d->space = (own & TFM_TOK_PIECE_SPACE) != 0;
     if (t->flags & TFM_TOK_STRIP_MARKS && (flags & TFM_TOKEN_BYTE || literal)) d->started = 1;
+    if (t->flags & TFM_TOK_STRIP_EACH) d->n_cut = 0;
     for (uint32_t i = 0; i < n; i++) if (!bare || p[i] != ' ') tfm__decode_byte(d, o, p[i]);
 }
 

@@ -202,7 +202,9 @@ def gguf_file(values):
     body = b""
     for key, v in values:
         body += string(key)
-        if isinstance(v, list):
+        if isinstance(v, bytes):
+            body += struct.pack("<IIQ", 9, 0, len(v)) + v
+        elif isinstance(v, list):
             body += struct.pack("<IIQ", 9, item(v[0])[0], len(v)) + b"".join(item(x)[1] for x in v)
         else:
             kind, data = item(v)
@@ -243,6 +245,35 @@ def dump(name, value):
 def write(name, data):
     with open(os.path.join(HERE, name), "wb") as f:
         f.write(data)
+
+
+def vocabularies():
+    byte_model = train_bytes()
+    strings = dict(byte_model, merges=[" ".join(m) for m in byte_model["merges"]])
+    return {"bytes": strings, "bytes_whole": dict(byte_model, ignore_merges=True), "marks": marks_model(spm_pieces(train_spm()))}
+
+
+def gguf_t5(rows, charsmap):
+    """rows: (piece, score), the first is the unknown token."""
+    tokens, scores = [p for p, _ in rows] + ["</s>", "<pad>", "<extra>"], [float(s) for _, s in rows] + [0.0, 0.0, 0.0]
+    return gguf_file([("general.architecture", "t5"), ("tokenizer.ggml.model", "t5"), ("tokenizer.ggml.tokens", tokens),
+                      ("tokenizer.ggml.scores", scores), ("tokenizer.ggml.token_type", [2] + [1] * (len(rows) - 1) + [3, 3, 4]),
+                      ("tokenizer.ggml.unknown_token_id", 0), ("tokenizer.ggml.eos_token_id", len(rows)),
+                      ("tokenizer.ggml.add_space_prefix", True), ("tokenizer.ggml.remove_extra_whitespaces", True),
+                      ("tokenizer.ggml.precompiled_charsmap", charsmap)])
+
+
+def gguf_bert(vocabulary):
+    """A WordPiece vocabulary, {piece: id}, as GGUF has it: U+2581 before what begins a word."""
+    tokens, types = [], []
+    for piece in vocabulary:
+        special = piece[0] == "[" and len(piece) > 3
+        token = piece if special else piece[2:] if piece.startswith("##") and len(piece) > 2 else MARK + piece
+        tokens.append(token if token not in tokens else "[again%d]" % len(tokens))
+        types.append(2 if piece == "[UNK]" else 3 if special else 1)
+    return gguf_file([("general.architecture", "bert"), ("tokenizer.ggml.model", "bert"), ("tokenizer.ggml.tokens", tokens),
+                      ("tokenizer.ggml.token_type", types), ("tokenizer.ggml.bos_token_id", 2), ("tokenizer.ggml.cls_token_id", 2),
+                      ("tokenizer.ggml.seperator_token_id", 3), ("tokenizer.ggml.unknown_token_id", 1)])
 
 
 def make():
@@ -311,11 +342,22 @@ def random_text(r):
     return "".join(out)
 
 
-def run_tool(build, model, texts, *options):
+def convert(build, path, model):
+    return subprocess.run([os.path.join(build, "tfm-convert"), "--vocab-only", path, model], stderr=subprocess.PIPE).returncode == 0
+
+
+def run_tool(build, model, texts, *options, raw=False):
     data = b"".join(x.encode() + b"\0" for x in texts)
     out = subprocess.run([os.path.join(build, "tfm-tokenize"), model, "--null", "--no-special", *options], input=data,
                          stdout=subprocess.PIPE, check=True).stdout
-    return [[int(x) for x in line.split()] for line in out.decode().split("\n")[:-1]]
+    return out if raw else [[int(x) for x in line.split()] for line in out.decode().split("\n")[:-1]]
+
+
+def run_decoder(build, model, rows, *options):
+    """The text of each row of ids; none may hold a zero."""
+    data = "".join(" ".join(map(str, ids)) + "\n" for ids in rows).encode()
+    return subprocess.run([os.path.join(build, "tfm-tokenize"), model, "--null", "--decode", *options], input=data,
+                          stdout=subprocess.PIPE, check=True).stdout.split(b"\0")[:-1]
 
 
 def gguf_reference(path):

@@ -640,7 +640,8 @@ static int parse_repeat(compiler *c, int atom) {
     if (id < 0) return -1;
     if (accept(c, "?")) mode = LAZY;
     else if (peek(c) == '+' && !braces) { c->at++; mode = POSSESSIVE; }
-    if (strchr("?*+", peek(c)) && peek(c) > 0) return fail(c, c->at, "a quantifier on a quantifier");
+    const int again = braces && mode == GREEDY && peek(c) == '+'; /* not possessive after braces: all of it, repeated */
+    if (!again && strchr("?*+", peek(c)) && peek(c) > 0) return fail(c, c->at, "a quantifier on a quantifier");
     if (braces && mode == LAZY && min == max) return fail(c, from, "{n}? means something else here");
     if (max == NO_LIMIT && can_be_empty(c, atom)) return fail(c, from, "this can be empty and is repeated without limit");
     if (kind != NODE_CLASS && mode == POSSESSIVE) { /* the same as an atomic group around it */
@@ -653,11 +654,13 @@ static int parse_repeat(compiler *c, int atom) {
         c->nodes[id].max = max;
         return group;
     }
+    const int simple = again && kind == NODE_CLASS && min <= 1 && max >= 1; /* (x{1,3})+ is x+ */
+    if (simple) c->at++;
     c->nodes[id].first = atom;
     c->nodes[id].min = min;
-    c->nodes[id].max = max;
+    c->nodes[id].max = simple ? (int)NO_LIMIT : max;
     c->nodes[id].mode = mode;
-    return id;
+    return again && !simple ? parse_repeat(c, id) : id;
 }
 
 /* Appends a child to a parent's list. */

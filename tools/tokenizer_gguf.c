@@ -65,7 +65,8 @@ static const char newline[] = "[\\r\\n]";
 static const char spaced_letters[] = "\\s?\\p{L}+", spaced_punctuation[] = "\\s?\\p{P}+", last_spaces[] = "\\s+$";
 static const char sentences[] = " ?[^(\\s|.,!?\xE2\x80\xA6\xE3\x80\x82\xEF\xBC\x8C\xE3\x80\x81\xE0\xA5\xA4\xDB\x94\xD8\x8C)]+";
 static const char thousands[] = "(?=([0-9]{3})+(?![0-9]))";
-static const char counted[] = "[0-9]{1,3}(?=(?:[0-9]{3})*(?![A-Za-z0-9_]))"; /* \\d and \\b know ASCII alone there */
+/* By threes from the right; the first group with what stands before it. */
+static const char counted[] = "[^\\p{N}]*\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))";
 static const char cjk_hangul[] = "[\xE4\xB8\x80-\xE9\xBE\xA5\xE0\xA0\x80-\xE4\xB8\x80\xEA\xB0\x80-\xED\x9F\xBF]+";
 static const char deepseek_letters[] =
     "\\s?[A-Za-z\xC2\xB5\xC3\x80-\xC3\x96\xC3\x98-\xC3\xB6\xC3\xB8-\xC6\xBA\xC6\xBC-\xC6\xBF\xC7\x84-\xCA"
@@ -94,6 +95,11 @@ static const char east_asian[] =
     "\x9D\xE2\x80\x98\xE2\x80\x99\xE2\x80\x94\xEF\xBC\x9A\xEF\xBC\x9B\xEF\xBC\x8C\xE3\x80\x81-\xE3\x80"
     "\xBF\xEF\xB8\xB0-\xEF\xB9\x8F]+|[\xE3\x84\x85-\xE3\x84\xAF]+|[\xE4\xB8\x80-\xE9\xBE\xA5\xE3\x81\x80-"
     "\xE3\x82\x9F\xE3\x82\xA0-\xE3\x83\xBF]+";
+static const char asian[] =
+    "[\xE4\xB8\x80-\xE9\xBF\xBF\xE3\x90\x80-\xE4\xB6\xBF\xE8\xB1\x88-\xEF\xAB\xBF\xE3\x81\x80-\xE3\x82"
+    "\x9F\xE3\x82\xA0-\xE3\x83\xBF\xEF\xBD\xA5-\xEF\xBE\x9F\xE2\xBC\x80-\xE2\xBF\x9F\xE0\xB9\x80-\xE0\xB9"
+    "\xBF\xE0\xBA\x80-\xE0\xBB\xBF\xE1\x9E\x80-\xE1\x9F\xBF\xE1\x80\x80-\xE1\x82\x9F\xEA\xA9\xA0-\xEA\xA9"
+    "\xBF\xEA\xA7\xA0-\xEA\xA7\xBF\xEA\xB0\x80-\xED\x9E\xAF\xE1\x84\x80-\xE1\x87\xBF]+";
 static const char sentinel[] = "<sentinel:[0-9]+>", image[] = "(IMGIMG)((A|B|C|D|E|F|G|H|I){1,4})Z";
 static const char indents[] = "([\\t\\n]|    |  )", any_punctuation[] = "[\\p{P}!-/:-@\\[-`{-~]";
 static const char falcon_punctuation[] = "[\\p{P}\\$\\+<=>\\^~\\|`]+";
@@ -135,6 +141,7 @@ static const pre_tokenizer known[] = {
     {" gpt-4o llama4 kanana2 talkie minimax-m2 ", {gpt4o}, 0},
     {" granite-embed-multi-97m ", {granite_multi}, WHOLE},
     {" tiny_aya cohere2moe ", {counted, cased}, 0},
+    {" afmoe ", {counted, asian, deepseek3}, 0},
     {" superbpe ", {digits, thousands}, 0},
     {" tekken ", {tekken}, WHOLE | BOS},
     {" chameleon ", {sentinel, image, indents, digit, any_punctuation, gpt2}, BOS},

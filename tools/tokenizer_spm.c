@@ -254,6 +254,10 @@ static int read_spm(tokenizer_build *b, wire w) {
     if (n_map) code = build_charsmap(b, (const char *)m.charsmap.p, n_map, 0);
     if (!code && m.squeeze) code = build_op(b, TFM_TOK_SQUEEZE, 1, 0, 0);
     if (!code) code = tok_space_ops(b, m.dummy_prefix != 0);
+    if (m.squeeze) {
+        b->flags |= TFM_TOK_STRIP_EACH;
+        b->strip = 1 | (uint32_t)' ' << 16;
+    }
     if (m.kind == SPM_UNIGRAM) unigram_scores(b, &m);
     else if (!code) code = build_merges_from_scores(b);
     b->out->bos = m.bos >= 0 && m.bos < (int64_t)m.n_pieces ? (int32_t)m.bos : -1;
