@@ -20,7 +20,7 @@ PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(notdir $(wildcard tools/tfm-*.c examples
 TESTS    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_dropin.c tests/size_embedded.c,$(wildcard tests/*.c)))
 ARCHIVE  := $(BUILD)/libtools.a
 
-.PHONY: all help run test sanitize tsan cross wasm wasm-test wasm-kernels wasm-size wasm-bench compilers embedded embedded-test fuzz real quality size bench bench-rivals clean
+.PHONY: all help run test sanitize tsan cross wasm wasm-test wasm-kernels wasm-size wasm-bench compilers embedded embedded-test fuzz text real quality size bench bench-text bench-rivals clean
 .PRECIOUS: $(BUILD)/%.o
 
 all: $(PROGRAMS)
@@ -41,10 +41,12 @@ help:
 	@echo "make embedded-test  those programs in an emulator (qemu), and what they may weigh"
 	@echo "make compilers    the header and all sources with gcc, clang and tcc, C99 to C++20, every TFM_NO_ switch"
 	@echo "make fuzz T=60    libFuzzer on .tfm files and every kind of checkpoint, T seconds each (clang)"
+	@echo "make text N=1000  N random texts through every kind of tokenizer and the references (python, network)"
 	@echo "make real         real models: perplexity, text and weights against recorded references (python, network)"
 	@echo "make quality      the quantiser against llama.cpp's on real models (LLAMA=folder of its programs; python, network)"
 	@echo "make chat         published chat templates against transformers (python, network)"
 	@echo "make size         bytes of code and stack of the implementation"
+	@echo "make bench-text   speed of tfm-tokenize against the tokenizers package (python)"
 	@echo "make bench        speed of the models in $(BUILD)/ (BENCH_MODELS=...)"
 	@echo "make bench-rivals real models beside llama.cpp, in turn (python, network, cmake; RIVALS=\"--help\")"
 
@@ -138,7 +140,7 @@ compilers:
 	@sh tests/test_dropin.sh $(BUILD)/dropin
 
 CLANG = clang-16
-FUZZERS = tfm gguf safetensors checkpoint chat
+FUZZERS = tfm gguf safetensors checkpoint chat tokenizer regex
 # The scalar pass: the others read the same places, and clang needs minutes for them under these flags.
 FUZZ_CFLAGS = -g -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -DTFM_FUZZING -DTFM_NO_SIMD
 
@@ -161,6 +163,13 @@ fuzz: $(BUILD)/run_tests
 LLAMA =
 quality: all
 	$(PYTHON) tests/real_quantize.py --build $(BUILD) --llama "$(LLAMA)" --table
+
+N = 100000
+text: all
+	$(PYTHON) tests/text_suite.py $(BUILD) $(N)
+
+bench-text: all
+	$(PYTHON) tests/bench_tokenizers.py $(BUILD)
 
 real: all
 	$(PYTHON) tests/real_models.py --build $(BUILD)

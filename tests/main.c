@@ -39,7 +39,9 @@
     ROW(kernel_isa) \
     ROW(kernel_plain) \
     ROW(tokenizer_json) \
+    ROW(tokenizer_kinds) \
     ROW(tokenizer_sentencepiece) \
+    ROW(tokenizer_refused) \
     ROW(tokenizer_gguf) \
     ROW(tokenizer_rows) \
     ROW(tokenizer_merges) \

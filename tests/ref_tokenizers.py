@@ -312,7 +312,32 @@ def make():
                                    ("tokenizer.ggml.token_type", [p[2] for p in pieces]), ("tokenizer.ggml.bos_token_id", 1),
                                    ("tokenizer.ggml.add_bos_token", False), ("tokenizer.ggml.add_space_prefix", False)]))
     dump("rows.json", out)
+    make_kinds()
     print("%d bytes" % sum(os.path.getsize(os.path.join(HERE, f)) for f in os.listdir(HERE)))
+
+
+def make_kinds():
+    """kinds.json: a tokenizer for each kind of component, whole; and GGUF rows by llama.cpp itself, through the program that
+    TFM_LLAMA_TOKENIZE names (see text_suite.py)."""
+    import text_suite
+    texts = [x for x in TRICKY if "\0" not in x]
+    out = {"texts": texts, "json": [], "gguf": []}
+    for name, t in text_suite.committed():
+        document = json.dumps(json.loads(t.to_str()), ensure_ascii=True, separators=(",", ":"))
+        out["json"].append({"name": name, "document": document, "rows": rows(t, texts)})
+    files = dict(text_suite.gguf_files(text_suite.small_charsmap()))
+    write("t5.gguf", files["gguf t5"])
+    write("bert.gguf", files["gguf bert"])
+    for name in ("t5", "bert", "gpt-4o", "default", "tiny_aya", "exaone-moe", "deepseek-llm"):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "t.gguf")
+            with open(path, "wb") as f:
+                f.write(files["gguf " + name])
+            whole = name in ("t5", "bert")
+            plain, parsed = (text_suite.llama_ids(path, texts, parse, whole) for parse in (False, True))
+        out["gguf"].append({"name": name + ".gguf" if whole else "bytes.gguf", "pre": None if whole else name,
+                            "rows": [[a, 0 if a == b else b, None, None] for a, b in zip(plain, parsed)]})
+    dump("kinds.json", out)
 
 
 # ---- random texts -----------------------------------------------------------------------------------------------------
@@ -329,7 +354,7 @@ WORDS = ["the", " the", "Hello", " world", "it's", "I'LL", "don't", "<|im_end|>"
 
 def random_text(r):
     out = []
-    for _ in range(r.choice([0, 1, 2, 3, 5, 8, 13, 30, 60])):
+    for _ in range(r.choice([1, 2, 3, 5, 8]) if r.random() < 0.98 else r.choice([0, 20, 60])):
         k = r.random()
         if k < 0.35:
             out.append(r.choice(WORDS))

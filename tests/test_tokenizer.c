@@ -147,15 +147,17 @@ static void check_rows(const opened *o, const char *name, const json *texts, con
     check(at == json_count(rows), "%s: %zu rows for %zu texts", name, json_count(rows), at);
 }
 
-static const json *read_rows(arena *a)
+static const json *read_rows_of(arena *a, const char *file)
 {
     tfm_error err;
     size_t n;
-    char *text = slurp(a, "rows.json", &n);
-    const json *root = text ? json_parse("rows.json", text, n, a, &err) : NULL;
+    char *text = slurp(a, file, &n);
+    const json *root = text ? json_parse(file, text, n, a, &err) : NULL;
     if (text) check(root != NULL, "%s", root ? "" : err.msg);
     return root;
 }
+
+static const json *read_rows(arena *a) { return read_rows_of(a, "rows.json"); }
 
 static const char *member_text(const json *object, const char *key)
 {
@@ -179,6 +181,26 @@ void test_tokenizer_json(void)
         arena_free(&o.a);
     }
     check(json_count(list) >= 10, "rows.json lists %zu tokenizers", json_count(list));
+    arena_free(&a);
+}
+
+/* One for each kind of component. The fuzz target for tokenizer.json begins from the same documents. */
+void test_tokenizer_kinds(void)
+{
+    arena a = EMPTY_ARENA;
+    const json *root = read_rows_of(&a, "kinds.json"), *list = json_get(root, "json");
+    for (size_t i = 0; i < json_count(list); i++) {
+        const json *kind = json_at(list, i), *document = json_get(kind, "document");
+        char seed[32];
+        opened o;
+        memset(&o, 0, sizeof o);
+        from_json_text(&o, document->u.text, 0);
+        check_rows(&o, member_text(kind, "name"), json_get(root, "texts"), json_get(kind, "rows"), 0);
+        arena_free(&o.a);
+        snprintf(seed, sizeof seed, "kind_%zu.json", i);
+        write_seed("tokenizer", seed, document->u.text, document->count);
+    }
+    check(json_count(list) >= 15, "kinds.json lists %zu tokenizers", json_count(list));
     arena_free(&a);
 }
 
@@ -232,11 +254,12 @@ static void from_gguf_bytes(opened *o, const char *name, const char *data, size_
     open_section(o);
 }
 
-void test_tokenizer_gguf(void)
+static void check_gguf_rows(const char *file)
 {
     arena a = EMPTY_ARENA;
-    const json *root = read_rows(&a), *list = json_get(root, "gguf");
+    const json *root = read_rows_of(&a, file), *list = json_get(root, "gguf");
     opened o;
+    check(json_count(list) > 2, "%s lists %zu GGUF files", file, json_count(list));
     for (size_t i = 0; i < json_count(list); i++) {
         const json *kind = json_at(list, i);
         size_t n;
@@ -244,10 +267,20 @@ void test_tokenizer_gguf(void)
         if (data && *member_text(kind, "pre")) data = rename_pre(&a, data, &n, member_text(kind, "pre"));
         if (!data) continue;
         from_gguf_bytes(&o, member_text(kind, "name"), data, n);
-        check_rows(&o, member_text(kind, "name"), json_get(root, "texts"), json_get(kind, "rows"), 0);
+        check_rows(&o, *member_text(kind, "pre") ? member_text(kind, "pre") : member_text(kind, "name"), json_get(root, "texts"),
+                   json_get(kind, "rows"), 0);
         arena_free(&o.a);
     }
+    arena_free(&a);
+}
+
+void test_tokenizer_gguf(void)
+{
+    arena a = EMPTY_ARENA;
+    opened o;
     size_t n;
+    check_gguf_rows("rows.json");
+    check_gguf_rows("kinds.json"); /* ids by llama.cpp itself */
     char *data = slurp(&a, "bytes.gguf", &n);
     if (data) data = rename_pre(&a, data, &n, "no-such-name");
     if (data) {
@@ -401,74 +434,120 @@ void test_tokenizer_text(void)
     arena_free(&o.a);
 }
 
-/* Text that is long in one piece takes no time to speak of, whatever it is made of. */
-void test_tokenizer_long(void)
+/* Calls work() with every tokenizer of rows.json and kinds.json. */
+static void with_each(void (*work)(opened *o, void *user), void *user)
 {
-    static const char *const units[] = {"a", " ", "\n", "1", "A", "e\xCC\x81\xCC\xA3", "\xE6\x97\xA5", "\xFF", "'",
-                                        " a", "the", "\xCC\xA3\xCC\x81"};
     arena a = EMPTY_ARENA;
-    const json *root = read_rows(&a), *list = json_get(root, "json");
-    enum { SIZE = 40000 };
-    char *text = (char *)arena_alloc(&a, SIZE + 8);
-    for (size_t i = 0; i < json_count(list); i++) {
+    const json *forms = json_get(read_rows(&a), "json"), *kinds = json_get(read_rows_of(&a, "kinds.json"), "json");
+    const size_t n_forms = json_count(forms);
+    for (size_t i = 0; i < n_forms + json_count(kinds); i++) {
+        const json *kind = i < n_forms ? json_at(forms, i) : json_at(kinds, i - n_forms);
+        const char *text = i < n_forms ? document(&a, member_text(kind, "around"), member_text(kind, "vocab"))
+                                       : member_text(kind, "document");
         opened o;
         memset(&o, 0, sizeof o);
-        char *doc = document(&a, member_text(json_at(list, i), "around"), member_text(json_at(list, i), "vocab"));
-        if (doc) from_json_text(&o, doc, 0);
-        for (size_t u = 0; o.t && u < sizeof units / sizeof units[0]; u++) {
-            const size_t length = strlen(units[u]);
-            int32_t *ids;
-            for (size_t k = 0; k < SIZE; k++) text[k] = units[u][k % length];
-            encode(o.t, text, SIZE, 0, &ids);
-            free(ids);
-        }
+        if (text) from_json_text(&o, text, 0);
+        check(o.t != NULL, "%s: %s", member_text(kind, "name"), o.err.msg);
+        if (o.t) work(&o, user);
         arena_free(&o.a);
     }
     arena_free(&a);
 }
 
+/* Text that is long in one piece takes no time to speak of, whatever it is made of. */
+static void encode_long(opened *o, void *user)
+{
+    static const char *const units[] = {"a", " ", "\n", "1", "A", "e\xCC\x81\xCC\xA3", "\xE6\x97\xA5", "\xFF", "'",
+                                        " a", "the", "\xCC\xA3\xCC\x81"};
+    enum { SIZE = 20000 };
+    static char text[SIZE];
+    (void)user;
+    for (size_t u = 0; u < sizeof units / sizeof units[0]; u++) {
+        const size_t length = strlen(units[u]);
+        int32_t *ids;
+        for (size_t k = 0; k < SIZE; k++) text[k] = units[u][k % length];
+        encode(o->t, text, SIZE, 0, &ids);
+        free(ids);
+    }
+}
+
+void test_tokenizer_long(void) { with_each(encode_long, NULL); }
+
 /* A damaged section is refused or gives some ids; nothing is read outside (run this under a sanitizer). */
+typedef struct damage {
+    uint64_t state;
+    int opened_anyway;
+} damage;
+
+static void use_damaged(const tfm_tokenizer *t)
+{
+    static const char text[] = "Hello  the world's 123 <s>\n\n \xE6\x97\xA5 e\xCC\x81 <|im_end|><word> \r\n\xE1\x84\x80";
+    int32_t ids[256];
+    int64_t n = 0;
+    size_t room = tfm_encode_size(t, sizeof text - 1);
+    void *scratch = room && room < 1 << 28 ? malloc(room) : NULL;
+    char out[64];
+    if (scratch) tfm_encode(t, text, sizeof text - 1, TFM_ENCODE_PARSE_SPECIAL, ids, 256, &n, scratch, room, NULL);
+    if (scratch) tfm_normalize(t, text, sizeof text - 1, out, sizeof out, scratch, room);
+    tfm_decode_text(t, ids, n < 256 ? n : 256, 0, out, sizeof out);
+    free(scratch);
+}
+
+static void damage_section(opened *o, void *user)
+{
+    damage *d = (damage *)user;
+    const size_t size = o->section.size, head = 4 * (TFM_TOK_TABLES + 2 * TFM_TOK_N_TABLES);
+    for (int round = 0; round < 200; round++) {
+        uint8_t *copy = (uint8_t *)malloc(size);
+        const tfm_tokenizer *t;
+        memcpy(copy, o->section.bytes, size);
+        for (int hits = 1 + round % 4; hits; hits--) {
+            d->state ^= d->state << 13;
+            d->state ^= d->state >> 7;
+            d->state ^= d->state << 17;
+            size_t at = (size_t)(d->state % (round % 2 ? size : head));
+            copy[at] = (uint8_t)(d->state >> (round % 3 ? 32 : 40));
+        }
+        size_t cut = round % 16 == 15 ? (size_t)(d->state % size) : size;
+        if (tfm_tokenizer_open(copy, cut, o->mem, sizeof o->mem, &t, NULL) == TFM_OK) {
+            use_damaged(t);
+            d->opened_anyway++;
+        }
+        free(copy);
+    }
+}
+
 void test_tokenizer_damage(void)
 {
-    static const char text[] = "Hello  the world's 123 <s>\n\n \xE6\x97\xA5 e\xCC\x81 <|im_end|><word> ";
-    uint64_t state = 88172645463325252u;
-    arena a = EMPTY_ARENA;
-    const json *root = read_rows(&a), *list = json_get(root, "json");
-    int opened_anyway = 0;
-    for (size_t i = 0; i < json_count(list); i++) {
+    damage d = {88172645463325252u, 0};
+    with_each(damage_section, &d);
+    check(d.opened_anyway > 100, "only %d damaged sections were opened", d.opened_anyway);
+}
+
+/* What cannot be converted is refused with its place; what looks like that but can be, is not. */
+void test_tokenizer_refused(void)
+{
+    static const struct { const char *pattern, *message; } cases[] = {
+        {"a(b", "at byte 1: a group without an end"}, {"a)", "at byte 1: a ) without a ("}, {"x{2,1}", "at byte 1"},
+        {"*a", "at byte 0: nothing to repeat"}, {"[a", "at byte 2: ] expected"}, {"[z-a]", "a range runs backwards"},
+        {"\\\\p{Klingon}", "at byte 3: this property is not known"}, {"(a)\\\\1", "at byte 3: this escape is not supported"},
+        {"(?<=a+)b", "look-behind without a fixed length"}, {"(a*)*", "can be empty and is repeated without limit"},
+        {"(?>(ab)+)", "repetition without limit"}, {"a{2000}", "a count above 1024"}, {"(?<n>a)(?(1)b)", "not supported"},
+        {"a|(?i:stra\\\\x{DF}e)(?=.*x)", NULL}, {"(?<!a|bc)x|[^\\\\p{Han}&&[:alpha:]]++|\\\\b(?:\\\\s\\\\w)*?z", NULL}, {"(?=x)|a*", NULL}};
+    static const char form[] = "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"%s\"},\"behavior\":\"Isolated\"},"
+                               "\"model\":{\"type\":\"WordLevel\",\"vocab\":{\"a\":0},\"unk_token\":\"a\"}}";
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[512];
         opened o;
         memset(&o, 0, sizeof o);
-        char *doc = document(&a, member_text(json_at(list, i), "around"), member_text(json_at(list, i), "vocab"));
-        if (doc) from_json_text(&o, doc, 0);
-        for (int round = 0; o.t && round < 300; round++) {
-            const size_t size = o.section.size;
-            uint8_t *copy = (uint8_t *)malloc(size);
-            const tfm_tokenizer *t;
-            memcpy(copy, o.section.bytes, size);
-            for (int hits = 1 + round % 4; hits; hits--) {
-                state ^= state << 13;
-                state ^= state >> 7;
-                state ^= state << 17;
-                size_t at = (size_t)(state % (round % 2 ? size : 216));
-                copy[at] = (uint8_t)(state >> (round % 3 ? 32 : 40));
-            }
-            size_t cut = round % 16 == 15 ? (size_t)(state % size) : size;
-            if (tfm_tokenizer_open(copy, cut, o.mem, sizeof o.mem, &t, NULL) == TFM_OK) {
-                int32_t ids[256];
-                int64_t n = 0;
-                size_t room = tfm_encode_size(t, sizeof text - 1);
-                void *scratch = room && room < 1 << 28 ? malloc(room) : NULL;
-                char out[64];
-                if (scratch) tfm_encode(t, text, sizeof text - 1, TFM_ENCODE_PARSE_SPECIAL, ids, 256, &n, scratch,
-                                        room, NULL);
-                tfm_decode_text(t, ids, n < 256 ? n : 256, 0, out, sizeof out);
-                opened_anyway++;
-                free(scratch);
-            }
-            free(copy);
+        snprintf(text, sizeof text, form, cases[i].pattern);
+        from_json_text(&o, text, 0);
+        if (cases[i].message) {
+            check(o.code == TFM_ERR_UNSUPPORTED && strstr(o.err.msg, cases[i].message) && strstr(o.err.msg, "Regex"),
+                  "%s: code %d, %s", cases[i].pattern, o.code, o.err.msg);
+        } else {
+            check(o.code == TFM_OK, "%s: %s", cases[i].pattern, o.err.msg);
         }
         arena_free(&o.a);
     }
-    check(opened_anyway > 100, "only %d damaged sections were opened", opened_anyway);
-    arena_free(&a);
 }

@@ -5,7 +5,8 @@
 
 N random texts (default 100000) for each tokenizer: ids with special tokens as plain text and parsed, and the decoded texts, must be
 those of `tokenizers` and `sentencepiece` (for GGUF of the rules of llama.cpp, written down in ref_tokenizers.py, or of
-llama.cpp itself where TFM_LLAMA_TOKENIZE names a program that takes MODEL [parse], texts that end in zeros and prints ids).
+llama.cpp itself where TFM_LLAMA_TOKENIZE names a program that takes MODEL plain|parse [special], texts that end in zeros on
+stdin and prints the ids of llama_tokenize(), a line each).
 The tokenizers are made here, one for each kind of component, and real ones out of packages, pinned by sha256, as far as they
 can be had (TFM_MODELS names the folder that keeps them). What cannot be had is skipped and counted.
 Written with tokenizers 0.23.3, sentencepiece 0.2.3, Python 3.11; where they are missing a virtual environment is made.
@@ -92,11 +93,25 @@ def trained(model_type, **options):
     return out.getvalue()
 
 
-def charsmap():
+def charsmap(**rules):
+    """The real map of T5 and XLM-R (nmt_nfkc), or one by other rules."""
     from sentencepiece import sentencepiece_model_pb2
     proto = sentencepiece_model_pb2.ModelProto()
-    proto.ParseFromString(trained("unigram", vocab_size=120, normalization_rule_name="nmt_nfkc"))
+    proto.ParseFromString(trained("unigram", vocab_size=120, **(rules or dict(normalization_rule_name="nmt_nfkc"))))
     return proto.normalizer_spec.precompiled_charsmap
+
+
+SMALL_RULES = ["A0\t20", "3000\t20", "2581\t20", "FB01\t66 69", "BD\t31 2044 32", "2460\t31", "2167\t56 49 49 49", "41 30A\tC5",
+               "65 301\tE9", "212B\tC5", "FDFA\t635 644 649 20 627 644 644 647", "9\t20", "FEFF\t", "200D\t20", "61 308\tE4",
+               "1100 1161\tAC00", "D A\tA"]
+
+
+def small_charsmap():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "rules.tsv")
+        with open(path, "w", encoding="utf-8") as f:
+            f.write("\n".join(SMALL_RULES) + "\n")
+        return charsmap(normalization_rule_tsv=path)
 
 
 # ---- tokenizers, one for each kind of component -----------------------------------------------------------------------
@@ -170,9 +185,9 @@ EXPRESSIONS = {
 }
 
 
-def tokenizers():
+def tokenizers(cm=None):
     """name -> function that makes a Tokenizer."""
-    cm = charsmap()
+    cm = cm or charsmap()
     t5 = N.Sequence([N.Precompiled(cm), N.Replace(Regex(" {2,}"), " ")])
     out = {
         "unigram": lambda: build(unigram(), None, P.Metaspace(), D.Metaspace()),
@@ -225,6 +240,17 @@ SENTENCEPIECE = {
                      remove_extra_whitespaces=False),
     "bpe": dict(model_type="bpe", vocab_size=200, normalization_rule_name="nmt_nfkc_cf"),
 }
+
+
+COMMITTED = ["unigram, T5's map", "unigram, XLM-R's way", "unigram, bytes", "unigram, first", "wordpiece, BERT", "wordpiece, NFKD",
+             "words, scripts", "words, digits", "words, chunks", "bpe, suffix", "bpe, prefix", "bytes, then a split",
+             "bytes, other decoder", "expression o200k", "expression possessive", "expression lazy", "expression cased"]
+
+
+def committed():
+    """Those whose references are in the repository."""
+    made = tokenizers(small_charsmap())
+    return [(name, made[name]()) for name in COMMITTED]
 
 
 def benchmarked():
@@ -326,9 +352,9 @@ def check_sentencepiece(build, name, data, texts):
         check_decoding(build, name, model, lambda ids, s: p.decode(ids), [ids for ids in expected if ids][:len(texts) // 10], (False,))
 
 
-def llama_ids(path, texts, parse):
-    out = subprocess.run([os.environ["TFM_LLAMA_TOKENIZE"], path] + (["parse"] if parse else []), stdout=subprocess.PIPE,
-                         input=b"".join(x.encode() + b"\0" for x in texts), check=True).stdout
+def llama_ids(path, texts, parse, special=False):
+    out = subprocess.run([os.environ["TFM_LLAMA_TOKENIZE"], path, "parse" if parse else "plain"] + (["special"] if special else []),
+                         stdout=subprocess.PIPE, input=b"".join(x.encode() + b"\0" for x in texts), check=True).stdout
     return [[int(x) for x in line.split()] for line in out.decode().split("\n")[:-1]]
 
 
@@ -348,8 +374,8 @@ def check_gguf(build, name, data, texts):
 
 # ---- GGUF files made here ---------------------------------------------------------------------------------------------
 
-def gguf_files():
-    """name -> bytes; all names of pre-tokenizers that the converter knows."""
+def gguf_files(cm=None):
+    """(name, bytes); all names of pre-tokenizers that the converter knows."""
     import re
     with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "tools", "tokenizer_gguf.c"), encoding="utf-8") as f:
         rows = re.findall(r"^    \{((?:\"[^\"]*\"\s*)+), \{([^}]*)\}, ([A-Z |0]+)\},$", f.read(), re.M)
@@ -363,7 +389,7 @@ def gguf_files():
             ("tokenizer.ggml.model", "gpt2"), ("tokenizer.ggml.pre", name), ("tokenizer.ggml.tokens", tokens),
             ("tokenizer.ggml.token_type", types), ("tokenizer.ggml.merges", model["merges"]),
             ("tokenizer.ggml.bos_token_id", len(tokens) - 4), ("tokenizer.ggml.add_bos_token", False)])
-    yield "gguf t5", ref.gguf_t5(unigram_vocabulary(), charsmap())
+    yield "gguf t5", ref.gguf_t5(unigram_vocabulary(), cm or charsmap())
     yield "gguf bert", ref.gguf_bert(word_vocabulary())
 
 
