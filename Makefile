@@ -148,7 +148,7 @@ $(BUILD)/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(ARCHIVE)
 	$(CC) $(CFLAGS) -fsanitize=fuzzer -pthread -o $@ $^ $(LDLIBS)
 
 fuzz: $(BUILD)/run_tests
-	@$(BUILD)/run_tests --dir $(BUILD)/tests seeds file split sources > /dev/null || echo "the tests fail: make test"
+	@$(BUILD)/run_tests --dir $(BUILD)/tests seeds file split sources tokenizer_kinds > /dev/null || echo "the tests fail: make test"
 	@$(MAKE) --no-print-directory $(FUZZERS:%=$(BUILD)/fuzz/fuzz_%) BUILD=$(BUILD)/fuzz CC=$(CLANG) CFLAGS="$(FUZZ_CFLAGS)"
 	@passed=0; failed=0; for f in $(FUZZERS); do \
 	    mkdir -p $(BUILD)/fuzz/corpus_$$f $(BUILD)/tests/seeds_$$f; \
