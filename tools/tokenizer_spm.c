@@ -3,7 +3,6 @@
 #include "tokenizer_build.h"
 
 #include <float.h>
-#include <math.h>
 #include <string.h>
 
 enum { LIMIT_MODEL = 1 << 28 };
@@ -67,7 +66,7 @@ typedef struct spm_model {
     uint64_t n_pieces, kind, byte_fallback, suffix, dummy_prefix, squeeze, escape;
     int64_t unk, bos, eos;
     wire unk_surface, charsmap;
-    float worst, best; /* scores of normal pieces */
+    float worst; /* score of a normal piece */
 } spm_model;
 
 static int spm_damaged(tokenizer_build *b) {
@@ -105,7 +104,6 @@ static int spm_scan(tokenizer_build *b, wire w, spm_model *m) {
     m->bos = 1;
     m->eos = 2;
     m->worst = FLT_MAX;
-    m->best = FLT_MIN; /* as the reference has it */
     m->unk_surface.p = surface;
     m->unk_surface.end = surface + 5;
     while (wire_next(&w, &f)) {
@@ -193,12 +191,11 @@ static int spm_piece(tokenizer_build *b, spm_model *m, uint32_t id, wire w) {
     switch (type) {
     case SPM_NORMAL:
         if (score < m->worst) m->worst = score;
-        if (score > m->best) m->best = score;
         return tok_space_piece(b, id);
     case SPM_BYTE: return tok_byte_piece(b, id);
     case SPM_USER_DEFINED:
         code = tok_space_piece(b, id);
-        if (m->kind == SPM_UNIGRAM) p->score = NAN; /* known when all others are */
+        if (m->kind == SPM_UNIGRAM) p->score = 0; /* whatever the file says */
         return code || m->kind == SPM_UNIGRAM ? code : tok_matched_piece(b, id, 0, 1);
     case SPM_UNUSED:
         if (m->kind == SPM_UNIGRAM) return TFM_OK; /* a name for nothing */
@@ -228,15 +225,11 @@ int tok_space_ops(tokenizer_build *b, int prefix) {
     return code;
 }
 
-/* User-defined pieces of a Unigram are pieces with a bonus; a character without a piece costs 10 more than the worst. */
+/* A character without a piece costs 10 more than the worst piece. */
 static void unigram_scores(tokenizer_build *b, const spm_model *m) {
+    const float unknown = m->worst - 10;
     b->model = TFM_TOK_UNIGRAM;
     b->flags |= TFM_TOK_FLOAT_PATHS;
-    for (uint32_t id = 0; id < b->n_ids; id++) {
-        tok_piece *p = &b->pieces[id];
-        if (p->score != p->score) p->score = (double)((float)p->name_length * m->best) - 0.1;
-    }
-    const float unknown = m->worst - 10;
     b->unk_score = unknown;
 }
 
