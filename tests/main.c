@@ -79,6 +79,7 @@
     ROW(moe_bytes_per_token) \
     ROW(moe_refused) \
     ROW(moe_attention) \
+    ROW(words) \
     ROW(file)
 
 #define TEST_DECLARE(name) void test_##name(void);

@@ -2,7 +2,7 @@
  * description, the tensors, the memory a session needs, and the speed that a memory bandwidth allows.
  *
  * Fields and their values are printed over the tables of the library (tfm_config_fields, tfm_block_fields), so a field
- * that is new in the header appears here by itself. Only the path in words knows what the fields mean.
+ * that is new in the header appears here by itself. Only describe_words.c knows what the fields mean.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -10,6 +10,7 @@
 
 #include "c_array.h"
 #include "chat.h"
+#include "describe_words.h"
 #include "diff_models.h"
 #include "run.h"
 #include "tensor_figures.h"
@@ -120,182 +121,17 @@ static void json_fields(const void *base, const tfm_field *fields, int n)
     printf("}");
 }
 
-/* ---- WORDS ----------------------------------------------------------------------------------------------------- */
-
-static const char *value_name(const char *field, int32_t value)
-{
-    const char *name = tfm_field_value_name(field, value);
-    return name ? name : "?";
-}
-
-static void print_norm(const char *what, int32_t kind, float eps, float offset, int no_weight)
-{
-    printf("    %-22s%s norm, eps %g", what, value_name("norm_kind", kind), (double)eps);
-    if (no_weight) printf(", no weight");
-    else if (offset != 0) printf(", weight %g + w", (double)offset);
-    printf("\n");
-}
-
-static void print_rope(const tfm_block *b)
-{
-    const int32_t dims = b->rope_dims ? b->rope_dims : b->head_dim;
-    if (b->rope_style == TFM_ROPE_NONE) return;
-    printf("    %-22sRoPE %s, theta %g", "rotate q, k", value_name("rope_style", b->rope_style), (double)b->rope_theta);
-    if (dims < b->head_dim) printf(", %d of %d dimensions", (int)dims, (int)b->head_dim);
-    if (b->rope_scaling != TFM_ROPE_PLAIN) printf(", %s", value_name("rope_scaling", b->rope_scaling));
-    if (b->rope_factor != 0) printf(" x %g", (double)b->rope_factor);
-    if (b->rope_ctx_orig) printf(" from %d positions", (int)b->rope_ctx_orig);
-    printf("\n");
-}
-
-static void print_qk_norm(const tfm_block *b)
-{
-    char what[40];
-    snprintf(what, sizeof what, "q, k %s", value_name("qk_norm", b->qk_norm));
-    print_norm(what, b->qk_norm_kind, b->qk_norm_eps, b->qk_norm_offset, b->norm_no_weight || b->qk_norm_no_weight);
-}
-
-static void print_attention(const tfm_block *b, int32_t d_model)
-{
-    const int qkv_bias = b->bias & (TFM_BIAS_Q | TFM_BIAS_K | TFM_BIAS_V);
-    const double scale = b->attn_scale != 0 ? (double)b->attn_scale : 1 / sqrt((double)b->head_dim);
-    printf("    %-22s%d -> %d heads, %d key-value head%s of %d%s\n", "q, k, v", (int)d_model, (int)b->n_heads,
-           (int)b->n_kv_heads, b->n_kv_heads == 1 ? "" : "s", (int)b->head_dim, qkv_bias ? ", bias" : "");
-    if (b->qk_norm && !b->qk_norm_late) print_qk_norm(b);
-    if (b->qkv_clamp != 0) printf("    %-22sto +-%g\n", "clamp q, k, v", (double)b->qkv_clamp);
-    print_rope(b);
-    if (b->qk_norm && b->qk_norm_late) print_qk_norm(b);
-    if (b->temperature != 0)
-        printf("    %-22sq times 1 + %g ln(1 + floor((position + %d) / %d))\n", "temperature", (double)b->temperature,
-               (int)b->temperature_offset, (int)b->temperature_ctx);
-    printf("    %-22s%s, scale %.6g", "attention", value_name("mask", b->mask), scale);
-    if (b->attn_softcap != 0) printf(", soft-cap %g", (double)b->attn_softcap);
-    if (b->alibi) printf(", plus slope x distance (ALiBi)");
-    if (b->window) printf(", %s %d", b->mask == TFM_MASK_CHUNKED ? "chunks of" : "window", (int)b->window);
-    if (b->sinks) printf(", a sink per head");
-    printf("\n    %-22s%d -> %d%s\n", "out", (int)(b->n_heads * b->head_dim), (int)d_model,
-           b->bias & TFM_BIAS_O ? ", bias" : "");
-}
-
-static void print_width(const char *what, const tfm_block *b, int32_t d_model, int32_t width, int biased)
-{
-    const char *act = value_name("ffn_act", b->ffn_act);
-    printf("    %-22s%d -> %d -> %d, ", what, (int)d_model, (int)width, (int)d_model);
-    if (!b->ffn_gated) printf("down(%s(up x))", act);
-    else if (b->ffn_up_offset == 0) printf("down(%s(gate x) * up x)", act);
-    else printf("down(%s(gate x) * (up x + %g))", act, (double)b->ffn_up_offset);
-    if (b->ffn_limit != 0) printf(", gate cut at %g, up at +-%g", (double)b->ffn_limit, (double)b->ffn_limit);
-    printf("%s\n", biased ? ", bias" : "");
-}
-
-/* How experts are chosen and weighed. */
-static void print_router(const tfm_block *b)
-{
-    printf("    %-22sscores = %s of x%s", "router", value_name("router_score", b->router_score),
-           b->bias & TFM_BIAS_ROUTER ? ", bias" : "");
-    if (b->n_groups)
-        printf("; %d of %d groups by their %s", (int)b->n_groups_used, (int)b->n_groups,
-               b->group_score == TFM_GROUP_TWO ? "two largest" : "largest");
-    printf("; the %d largest", (int)b->n_experts_used);
-    if (b->router_pick == TFM_PICK_SPARSE_MIXER)
-        printf(" one by one (sparse mixer, jitter %g)", (double)b->router_jitter);
-    if (b->bias & TFM_BIAS_SELECT) printf(" of score + bias");
-    printf("\n    %-22s", "");
-    if (b->router_weight != TFM_WEIGH_SCORE)
-        printf("weight = %s of their scores", value_name("router_weight", b->router_weight));
-    else
-        printf("weight = %s", b->router_pick == TFM_PICK_TOP ? "score" : "softmax over those near the largest");
-    if (b->router_norm == 1) printf(", divided by the sum");
-    else if (b->router_norm != 0) printf(", divided by the L%g norm", (double)b->router_norm);
-    if (b->router_norm_floor != 0) printf(" (at least %g)", (double)b->router_norm_floor);
-    if (b->router_scale != 0 && b->router_scale != 1) printf(", times %g", (double)b->router_scale);
-    printf("%s\n", b->router_on_input ? "; it multiplies the expert's input" : "");
-}
-
-static void print_feed_forward(const tfm_block *b, int32_t d_model)
-{
-    const int biased = b->bias & (TFM_BIAS_GATE | TFM_BIAS_UP | TFM_BIAS_DOWN);
-    char what[40];
-    if (b->ffn_kind == TFM_FFN_EXPERTS) {
-        snprintf(what, sizeof what, "%d of %d experts", (int)b->n_experts_used, (int)b->n_experts);
-        print_router(b);
-        print_width(what, b, d_model, b->d_expert, b->bias & TFM_BIAS_EXPERTS);
-        if (b->d_ff) print_width("plus a shared one", b, d_model, b->d_ff, biased);
-        if (b->shared_gate) printf("    %-22stimes sigmoid(gate . x)\n", "");
-        return;
-    }
-    print_width("feed-forward", b, d_model, b->d_ff, biased);
-}
-
-static void print_add(const tfm_block *b)
-{
-    printf("    %-22sx += branch", "");
-    if (b->residual_scale != 0 && b->residual_scale != 1) printf(" * %g", (double)b->residual_scale);
-    printf("\n");
-}
-
-/* One layer in the order of computation. */
-static void print_block(const tfm_block *b, int32_t d_model)
-{
-    const int before = b->norm_place == TFM_PLACE_PRE || b->norm_place == TFM_PLACE_SANDWICH;
-    const int inside = b->norm_place == TFM_PLACE_POST_BRANCH || b->norm_place == TFM_PLACE_SANDWICH;
-    const int after = b->norm_place == TFM_PLACE_POST_ADD, parallel = b->residual != TFM_RESIDUAL_SEQUENTIAL;
-    int half;
-    for (half = 0; half < 2; half++) {
-        const int own_norm = half == 0 || b->residual != TFM_RESIDUAL_PARALLEL_1;
-        if (before && own_norm) print_norm("norm", b->norm_kind, b->norm_eps, b->norm_offset, b->norm_no_weight);
-        if (half == 0) print_attention(b, d_model);
-        else print_feed_forward(b, d_model);
-        if (inside) print_norm("norm of the branch", b->norm_kind, b->norm_eps, b->norm_offset, b->norm_no_weight);
-        if (half == 1 || !parallel) print_add(b);
-        if (after) print_norm("norm of the sum", b->norm_kind, b->norm_eps, b->norm_offset, b->norm_no_weight);
-    }
-    if (parallel) printf("    %-22sattention and feed-forward read the same x\n", "");
-}
-
-/* "0-4, 6-10": the layers that are of a block. */
-static void print_layers(const tfm_config *c, int block)
-{
-    int32_t i, first = 0, shown = 0;
-    for (i = 0; i <= c->n_layers; i++) {
-        const int in = i < c->n_layers && (c->layer_block ? c->layer_block[i] : 0) == block;
-        if (in) continue;
-        if (i - first == 1) printf("%s%d", shown++ ? ", " : "", (int)first);
-        else if (i > first) printf("%s%d-%d", shown++ ? ", " : "", (int)first, (int)(i - 1));
-        first = i + 1;
-    }
-}
+/* ---- TEXT ------------------------------------------------------------------------------------------------------ */
 
 static void print_path(const tfm_config *c)
 {
-    int i;
-    printf("the path of a token\n");
-    printf("  embedding             %d x %d", (int)c->n_vocab, (int)(c->d_embed ? c->d_embed : c->d_model));
-    if (c->embed_scale != 0 && c->embed_scale != 1) printf(", times %g", (double)c->embed_scale);
-    if (c->d_embed) printf(", projected to %d", (int)c->d_model);
-    if (c->pos_kind) printf(", plus %s positions", value_name("pos_kind", c->pos_kind));
-    printf("\n");
-    if (c->embed_norm) print_norm("norm", c->norm_kind, c->norm_eps, c->norm_offset, c->norm_no_weight);
-    for (i = 0; i < c->n_blocks; i++) {
-        printf("  layers ");
-        print_layers(c, i);
-        printf("\n");
-        print_block(&c->blocks[i], c->d_model);
-    }
-    if (c->norm_kind) {
-        printf("  end\n");
-        print_norm("norm", c->norm_kind, c->norm_eps, c->norm_offset, c->norm_no_weight);
-    }
-    if (c->d_embed) printf("  projection            %d -> %d\n", (int)c->d_model, (int)c->d_embed);
-    printf("  logits                %d -> %d, %s", (int)(c->d_embed ? c->d_embed : c->d_model), (int)c->n_vocab,
-           c->tied ? "the embedding's own matrix" : "a matrix of their own");
-    if (c->head_bias) printf(", bias");
-    if (c->logit_scale != 0 && c->logit_scale != 1) printf(", times %g", (double)c->logit_scale);
-    if (c->logit_softcap != 0) printf(", soft-cap %g", (double)c->logit_softcap);
-    printf("\n");
+    const size_t n = describe_words(c, NULL, 0) + 1;
+    char *text = (char *)malloc(n);
+    if (!text) return;
+    describe_words(c, text, n);
+    fputs(text, stdout);
+    free(text);
 }
-
-/* ---- TEXT ------------------------------------------------------------------------------------------------------ */
 
 static void print_figures(const tensor_figures *f)
 {
