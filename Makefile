@@ -17,7 +17,7 @@ FLAGS   = $(CPPFLAGS) -I. $(CFLAGS) -MMD -MP
 # compiled once, go into one archive; programs take from it what they need.
 PIECES   := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/tfm%,$(wildcard tools/*.c)))
 PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(notdir $(wildcard tools/tfm-*.c examples/*.c)))
-TESTS    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_dropin.c tests/size_embedded.c,$(wildcard tests/*.c)))
+TESTS    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_dropin.c tests/test_recipes.c tests/size_embedded.c,$(wildcard tests/*.c)))
 ARCHIVE  := $(BUILD)/libtools.a
 
 .PHONY: all help run test sanitize tsan cross wasm wasm-test wasm-kernels wasm-size wasm-bench compilers embedded embedded-test fuzz text real quality size bench bench-text bench-rivals clean
@@ -80,10 +80,20 @@ $(BUILD)/chat_cli: $(BUILD)/tests/chat/chat_cli.o $(BUILD)/tests/chat_case.o $(A
 $(BUILD)/run_tests: $(TESTS) $(ARCHIVE)
 	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ $(LDLIBS)
 
+# The recipes of the manual, followed: what they add stands behind TFM__TEST_PARTS.
+RECIPES := $(BUILD)/recipes/tests/test_recipes.o $(BUILD)/recipes/tools/families_llama.o
+$(BUILD)/recipes/%.o: FLAGS += -DTFM__TEST_PARTS -DTFM_NO_SIMD
+$(BUILD)/recipes/%.o: %.c
+	@mkdir -p $(@D)
+	$(CC) $(FLAGS) -c -o $@ $<
+
+$(BUILD)/test_recipes: $(RECIPES) $(BUILD)/tests/tiny.o $(ARCHIVE)
+	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ $(LDLIBS)
+
 clean:
 	rm -rf $(BUILD)
 
--include $(wildcard $(BUILD)/*.d $(BUILD)/*/*.d)
+-include $(wildcard $(BUILD)/*.d $(BUILD)/*/*.d $(BUILD)/*/*/*.d)
 
 # ---- use ------------------------------------------------------------------------------------------------------------
 
@@ -104,8 +114,9 @@ SUM = awk ' \
     END { if (sums < ends) { f++; print "FAILED: a suite ended without its sum" } \
           printf "%d passed, %d failed", p, f; if (s) printf ", %d skipped", s; print ""; exit f > 0 }'
 
-test: all $(BUILD)/run_tests
+test: all $(BUILD)/run_tests $(BUILD)/test_recipes
 	@{ $(BUILD)/run_tests --dir $(BUILD)/tests; echo "exit status $$?"; \
+	   $(BUILD)/test_recipes $(BUILD)/tests; echo "exit status $$?"; \
 	   sh tests/test_programs.sh $(BUILD); echo "exit status $$?"; } 2>&1 | $(SUM)
 
 # ---- long suites ----------------------------------------------------------------------------------------------------

@@ -152,9 +152,11 @@
    RECIPES
    Each names every place to touch, by tag; the rest follows from tables.
      a family of known parts   tools/families_llama.c (or _gpt, _moe): one row; its test is a row of tests/ref_families.py
-     an activation             [A3] enum value; [B5] its name in tfm__enums; [C] one function, its case in FN(act) and in FN(glu)
-     a norm                    [A4] enum value; [B5] its name, tfm__check_block; [A3] one kernel pointer; [C] the function and
-                               its place in FN(kernels); [B9] tfm__norm_rows
+                               Example: "arcee" in families_llama.c says what Llama's block does otherwise there, no more.
+     an activation             [A3] a row of TFM__ACTIVATIONS; [C] its function. Example: relu2 is X(RELU2, 2, "relu2", relu2)
+                               and EN(act_relu2). A converter reads it under the name in the row.
+     a norm                    [A3] a row of TFM__NORMS; [C] its function. Example: l2 is X(L2, 3, "l2", l2) and FN(norm_l2).
+                               tests/test_recipes.c follows these three.
      a way to route tokens     [A4] enum value and its rule at TFM_FFN_EXPERTS; [B5] its name in tfm__enums; [B9]
                                tfm__route_rows or tfm__weigh_picks; tests/test_moe.c: one row and its plain form
      a weight type             [A3] enum value; [B3] index and row of tfm__formats, its unpack, its book; [C] FN(q8_kernels),
@@ -316,11 +318,30 @@ enum {
                             and fail, so try it in a child process first (tools/isa.c does). */
 };
 
-enum { /* activations; GLU forms multiply act(gate) by up */
-    TFM_ACT_NONE = 0, TFM_ACT_RELU = 1, TFM_ACT_RELU2 = 2, TFM_ACT_GELU_ERF = 3, TFM_ACT_GELU_TANH = 4,
-    TFM_ACT_GELU_QUICK = 5, TFM_ACT_SILU = 6, TFM_ACT_SIGMOID = 7,
-    TFM_ACT_XIELU = 8 /* has parameters: of blocks alone, not of the kernels; see TFM_ROLE_ACT */
-};
+/* Activations: TFM_ACT_ name, number (they ascend by 1), name in words, function EN(act_...) of [C]. GLU forms multiply
+   act(gate) by up. XIELU has parameters: it is of blocks alone, not of the kernels; see TFM_ROLE_ACT. */
+#define TFM__ACTIVATIONS(X) \
+    X(NONE, 0, "none", none) X(RELU, 1, "relu", relu) X(RELU2, 2, "relu2", relu2) X(GELU_ERF, 3, "gelu-erf", gelu_erf) \
+    X(GELU_TANH, 4, "gelu-tanh", gelu_tanh) X(GELU_QUICK, 5, "gelu-quick", gelu_quick) X(SILU, 6, "silu", silu) \
+    X(SIGMOID, 7, "sigmoid", sigmoid) X(XIELU, 8, "xielu", none) TFM__TEST_ACTIVATION(X)
+
+/* Norms: TFM_NORM_ name, number, name in words, function FN(norm_...) of [C]. */
+#define TFM__NORMS(X) \
+    X(NONE, 0, "none", none) X(RMS, 1, "rms", rms) X(LAYER, 2, "layer", layer) X(L2, 3, "l2", l2) TFM__TEST_NORM(X)
+
+/* tests/test_recipes.c adds one of each, as the manual's recipes say. */
+#ifdef TFM__TEST_PARTS
+#define TFM__TEST_ACTIVATION(X) X(TEST, 9, "test", test)
+#define TFM__TEST_NORM(X) X(TEST, 4, "test", test)
+#else
+#define TFM__TEST_ACTIVATION(X)
+#define TFM__TEST_NORM(X)
+#endif
+
+#define TFM__ACT_ID(name, number, words, function) TFM_ACT_##name = number,
+#define TFM__NORM_ID(name, number, words, function) TFM_NORM_##name = number,
+enum { TFM__ACTIVATIONS(TFM__ACT_ID) TFM__ACT_END };
+enum { TFM__NORMS(TFM__NORM_ID) TFM__NORM_END };
 
 enum { TFM_ROPE_NONE = 0, TFM_ROPE_HALF = 1, TFM_ROPE_INTERLEAVED = 2 }; /* pairs (i, i+dims/2) or (2i, 2i+1) */
 
@@ -379,6 +400,8 @@ typedef struct tfm_kernels {
     void (*rmsnorm)(float *out, const float *x, const float *w, float offset, float eps, int64_t n);
     /* out = (x - mean) / sqrt(var + eps) * (offset + w) + b; w, b may be NULL. arXiv:1607.06450 */
     void (*layernorm)(float *out, const float *x, const float *w, const float *b, float offset, float eps, int64_t n);
+    /* These and L2, x / sqrt(sum(x^2) + eps) * (offset + w), by TFM_NORM_; only LAYER reads b. */
+    void (*norm)(int32_t kind, float *out, const float *x, const float *w, const float *b, float offset, float eps, int64_t n);
     void (*softmax)(float *x, int64_t n);
     float (*logsumexp)(const float *x, int64_t n);
     void (*softcap)(float *x, float cap, int64_t n);               /* x = cap * tanh(x / cap) */
@@ -446,8 +469,6 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
    A tfm_config holds what the whole model shares; each tfm_block describes one kind of layer; layer_block[] says which
    block each layer is. All zero = absent or default. Weights are bound by role; shapes are checked against this.
    ================================================================================================================= */
-
-enum { TFM_NORM_NONE = 0, TFM_NORM_RMS = 1, TFM_NORM_LAYER = 2, TFM_NORM_L2 = 3 };
 
 /* Where a block's norms sit; f is the sublayer, x the residual stream:
    PRE x += f(n x) · POST_BRANCH x += n(f x) · SANDWICH x += n2(f(n x)) · POST_ADD x = n(x + f x) ·
@@ -2017,15 +2038,16 @@ TFM_API const tfm_field *tfm_block_fields(int *n) {
 
 /* Enums and flags: the number of values, and their names in order. A value at or past the count is refused on opening. */
 typedef struct tfm__enum_row { const char *field; int32_t count; const char *names; } tfm__enum_row;
+#define TFM__PART_NAME(name, number, words, function) words "\0"
 static const tfm__enum_row tfm__enums[] = {
-    {"norm_kind", 4, "none\0rms\0layer\0l2\0"},
+    {"norm_kind", TFM__NORM_END, TFM__NORMS(TFM__PART_NAME)},
     {"norm_place", 5, "pre\0post-branch\0sandwich\0post-add\0pre-stream\0"},
     {"residual", 3, "sequential\0parallel-1\0parallel-2\0"},
     {"attn_kind", 1, "plain\0"},
     {"mask", 4, "causal\0chunked\0strided\0fixed\0"},
     {"mask_part", 4, "both\0near\0far\0heads\0"},
     {"qk_norm", 4, "none\0per-head\0full-width\0own-per-head\0"},
-    {"qk_norm_kind", 4, "none\0rms\0layer\0l2\0"},
+    {"qk_norm_kind", TFM__NORM_END, TFM__NORMS(TFM__PART_NAME)},
     {"alibi", 3, "none\0slopes\0bf16\0"},
     {"rope_style", 3, "none\0half-split\0interleaved\0"},
     {"rope_scaling", 8, "plain\0linear\0dynamic\0yarn\0long\0bands\0factors\0steps\0"},
@@ -2034,7 +2056,7 @@ static const tfm__enum_row tfm__enums[] = {
     {"router_pick", 2, "top\0sparse-mixer\0"},
     {"router_weight", 3, "score\0softmax\0sigmoid\0"},
     {"group_score", 2, "max\0two-largest\0"},
-    {"ffn_act", 9, "none\0relu\0relu2\0gelu-erf\0gelu-tanh\0gelu-quick\0silu\0sigmoid\0xielu\0"},
+    {"ffn_act", TFM__ACT_END, TFM__ACTIVATIONS(TFM__PART_NAME)},
     {"pos_kind", 2, "none\0learned\0"},
     {"norm_no_weight", 2, "no\0yes\0"},
     {"norm_bias", 2, "no\0yes\0"},
@@ -2192,8 +2214,6 @@ static tfm_result tfm__check_block(const tfm_block *b, int i, tfm_error *err) {
               "block %d: only layer norms of q and k have a bias", i);
     TFM__NEED(b->residual == TFM_RESIDUAL_SEQUENTIAL || b->norm_place == TFM_PLACE_PRE,
               "block %d: a parallel residual needs norm_place pre", i);
-    if (b->norm_kind == TFM_NORM_L2 || b->qk_norm_kind == TFM_NORM_L2)
-        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "block %d: L2 norms are not built yet", i);
     TFM__NEED(!b->qk_norm || b->qk_norm_kind != TFM_NORM_NONE, "block %d: qk_norm without qk_norm_kind", i);
     TFM__NEED(b->ffn_act != TFM_ACT_XIELU || !b->ffn_gated, "block %d: ffn_act xielu has no gated form", i);
     TFM__NEED(b->qkv_clamp >= 0, "block %d: qkv_clamp is negative", i);
@@ -2245,7 +2265,6 @@ TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err) {
     TFM__NEED(c->logit_softcap >= 0, "logit_softcap is negative");
     TFM__NEED(c->norm_kind == TFM_NORM_LAYER || !c->norm_bias, "norm_bias: only layer norms have a bias");
     TFM__NEED(c->bos < c->n_vocab, "bos %d is out of range (n_vocab %d)", (int)c->bos, (int)c->n_vocab);
-    TFM__NEED(c->norm_kind != TFM_NORM_L2, "norm_kind l2 is not built yet");
     TFM__NEED(c->n_eos >= 0 && c->n_eos <= 16, "n_eos %d is out of range (0 to 16)", (int)c->n_eos);
     for (int i = 0; i < c->n_eos; i++)
         TFM__NEED(c->eos[i] >= 0 && c->eos[i] < c->n_vocab, "eos %d is out of range (n_vocab %d)", (int)c->eos[i], (int)c->n_vocab);
@@ -3785,8 +3804,7 @@ static void tfm__norm_rows(void *ctx, int thread, int64_t first, int64_t last) {
     for (int64_t i = first; i < last; i++) {
         float *out = j->out + i * j->width;
         const float *x = j->x + i * j->width;
-        if (j->kind == TFM_NORM_RMS) j->k->rmsnorm(out, x, j->w, j->offset, j->eps, j->width);
-        else if (j->kind == TFM_NORM_LAYER) j->k->layernorm(out, x, j->w, j->bias, j->offset, j->eps, j->width);
+        if (j->kind != TFM_NORM_NONE) j->k->norm(j->kind, out, x, j->w, j->bias, j->offset, j->eps, j->width);
         else if (out != x) memcpy(out, x, (size_t)j->width * sizeof(float));
     }
 }
@@ -9464,19 +9482,29 @@ TFM__BODY EF EN(sigmoid)(EF x) {
     return EN(div)(one, EN(add)(one, EN(exp)(EN(sub)(EN(set)(0.0f), x))));
 }
 
+TFM__BODY EF EN(act_none)(EF x) { return x; }
+TFM__BODY EF EN(act_relu)(EF x) { return EN(max)(EN(set)(0.0f), x); }
+TFM__BODY EF EN(act_relu2)(EF x) {
+    const EF r = EN(max)(EN(set)(0.0f), x);
+    return EN(mul)(r, r);
+}
+TFM__BODY EF EN(act_half)(EF x, EF y) { return EN(mul)(EN(mul)(EN(set)(0.5f), x), EN(add)(EN(set)(1.0f), y)); }
+TFM__BODY EF EN(act_gelu_erf)(EF x) { return EN(act_half)(x, EN(erf)(EN(mul)(x, EN(set)(0.70710678f)))); }
+TFM__BODY EF EN(act_gelu_tanh)(EF x) {
+    const EF r = EN(add)(x, EN(mul)(EN(set)(0.044715f), EN(mul)(x, EN(mul)(x, x))));
+    return EN(act_half)(x, EN(tanh)(EN(mul)(EN(set)(0.79788456f), r)));
+}
+TFM__BODY EF EN(act_gelu_quick)(EF x) { return EN(mul)(x, EN(sigmoid)(EN(mul)(EN(set)(1.702f), x))); }
+TFM__BODY EF EN(act_silu)(EF x) { return EN(div)(x, EN(add)(EN(set)(1.0f), EN(exp)(EN(sub)(EN(set)(0.0f), x)))); }
+TFM__BODY EF EN(act_sigmoid)(EF x) { return EN(sigmoid)(x); }
+#ifdef TFM__TEST_PARTS
+TFM__BODY EF EN(act_test)(EF x) { return EN(mul)(x, EN(add)(x, EN(set)(1.0f))); }
+#endif
+
+#define TFM__ACT_CASE(name, number, words, function) case number: return EN(act_##function)(x);
 TFM__BODY EF EN(act)(EF x, const int32_t act) {
-    const EF zero = EN(set)(0.0f), half = EN(mul)(EN(set)(0.5f), x), one = EN(set)(1.0f);
-    EF r;
     switch (act) {
-    case TFM_ACT_RELU: return EN(max)(zero, x);
-    case TFM_ACT_RELU2: r = EN(max)(zero, x); return EN(mul)(r, r);
-    case TFM_ACT_GELU_ERF: return EN(mul)(half, EN(add)(one, EN(erf)(EN(mul)(x, EN(set)(0.70710678f)))));
-    case TFM_ACT_GELU_TANH:
-        r = EN(add)(x, EN(mul)(EN(set)(0.044715f), EN(mul)(x, EN(mul)(x, x))));
-        return EN(mul)(half, EN(add)(one, EN(tanh)(EN(mul)(EN(set)(0.79788456f), r))));
-    case TFM_ACT_GELU_QUICK: return EN(mul)(x, EN(sigmoid)(EN(mul)(EN(set)(1.702f), x)));
-    case TFM_ACT_SILU: return EN(div)(x, EN(add)(one, EN(exp)(EN(sub)(zero, x))));
-    case TFM_ACT_SIGMOID: return EN(sigmoid)(x);
+    TFM__ACTIVATIONS(TFM__ACT_CASE)
     default: return x;
     }
 }
@@ -9516,16 +9544,11 @@ TFM__BODY void FN(glu_of)(float *out, const float *gate, const float *up, const 
 }
 
 /* act(gate) * up, or act(gate) if up is NULL */
+#define TFM__GLU_CASE(name, number, words, function) case number: FN(glu_of)(out, gate, up, number, n); break;
 static void FN(glu)(float *out, const float *gate, const float *up, int32_t act, int64_t n) {
     switch (act) {
-    case TFM_ACT_RELU: FN(glu_of)(out, gate, up, TFM_ACT_RELU, n); break;
-    case TFM_ACT_RELU2: FN(glu_of)(out, gate, up, TFM_ACT_RELU2, n); break;
-    case TFM_ACT_GELU_ERF: FN(glu_of)(out, gate, up, TFM_ACT_GELU_ERF, n); break;
-    case TFM_ACT_GELU_TANH: FN(glu_of)(out, gate, up, TFM_ACT_GELU_TANH, n); break;
-    case TFM_ACT_GELU_QUICK: FN(glu_of)(out, gate, up, TFM_ACT_GELU_QUICK, n); break;
-    case TFM_ACT_SILU: FN(glu_of)(out, gate, up, TFM_ACT_SILU, n); break;
-    case TFM_ACT_SIGMOID: FN(glu_of)(out, gate, up, TFM_ACT_SIGMOID, n); break;
-    default: FN(glu_of)(out, gate, up, TFM_ACT_NONE, n); break;
+    TFM__ACTIVATIONS(TFM__GLU_CASE)
+    default: break;
     }
 }
 
@@ -9544,19 +9567,24 @@ static void FN(scale)(float *x, float s, int64_t n) {
     TFM__EACH(i, w, n) FN(put)(x + i, FN(mul)(FN(get)(x + i, w, 0.0f), FN(set)(s)), w);
 }
 
-/* Statistics in float32, 16 partial sums, products rounded before they are added: the same bits in every pass. */
-static void FN(rmsnorm)(float *out, const float *x, const float *weight, float offset, float eps, int64_t n) {
+/* out = x / sqrt(sum(x^2) / count + eps) * (offset + weight). Statistics in float32, 16 partial sums, products rounded
+   before they are added: the same bits in every pass. */
+static void FN(norm_by)(float *out, const float *x, const float *weight, float offset, float eps, float count, int64_t n) {
     VF squares = FN(set)(0.0f);
     TFM__EACH(i, w, n) {
         VF v = FN(get)(x + i, w, 0.0f);
         squares = FN(add)(squares, FN(mul)(v, v));
     }
-    const VF r = FN(set)(1.0f / FN(sqrt)(FN(sum)(squares) / tfm__count(n) + eps));
+    const VF r = FN(set)(1.0f / FN(sqrt)(FN(sum)(squares) / count + eps));
     TFM__EACH(i, w, n) {
         VF v = FN(mul)(FN(get)(x + i, w, 0.0f), r);
         if (weight) v = FN(mul)(v, FN(add)(FN(set)(offset), FN(get)(weight + i, w, 0.0f)));
         FN(put)(out + i, v, w);
     }
+}
+
+static void FN(rmsnorm)(float *out, const float *x, const float *weight, float offset, float eps, int64_t n) {
+    FN(norm_by)(out, x, weight, offset, eps, tfm__count(n), n);
 }
 
 static void FN(layernorm)(float *out, const float *x, const float *weight, const float *bias, float offset, float eps,
@@ -9575,6 +9603,27 @@ static void FN(layernorm)(float *out, const float *x, const float *weight, const
         if (weight) v = FN(mul)(v, FN(add)(FN(set)(offset), FN(get)(weight + i, w, 0.0f)));
         if (bias) v = FN(add)(v, FN(get)(bias + i, w, 0.0f));
         FN(put)(out + i, v, w);
+    }
+}
+
+/* Norms under one signature; those that need less leave it out. */
+#define TFM__NORM_ARGS float *out, const float *x, const float *weight, const float *bias, float offset, float eps, int64_t n
+static void FN(norm_none)(TFM__NORM_ARGS) {
+    (void)weight, (void)bias, (void)offset, (void)eps;
+    if (out != x) memcpy(out, x, 4 * (size_t)n);
+}
+static void FN(norm_rms)(TFM__NORM_ARGS) { (void)bias, FN(norm_by)(out, x, weight, offset, eps, tfm__count(n), n); }
+static void FN(norm_l2)(TFM__NORM_ARGS) { (void)bias, FN(norm_by)(out, x, weight, offset, eps, 1.0f, n); }
+static void FN(norm_layer)(TFM__NORM_ARGS) { FN(layernorm)(out, x, weight, bias, offset, eps, n); }
+#ifdef TFM__TEST_PARTS
+static void FN(norm_test)(TFM__NORM_ARGS) { (void)bias, FN(norm_by)(out, x, weight, offset, eps, 4.0f, n); }
+#endif
+
+#define TFM__NORM_CASE(name, number, words, function) case number: FN(norm_##function)(out, x, weight, bias, offset, eps, n); break;
+static void FN(norm)(int32_t kind, TFM__NORM_ARGS) {
+    switch (kind) {
+    TFM__NORMS(TFM__NORM_CASE)
+    default: break;
     }
 }
 
@@ -10613,7 +10662,7 @@ static void FN(attention)(const tfm_attention_args *a, int64_t item0, int64_t it
 #endif /* TFM__OLD */
 
 static const tfm_kernels FN(kernels) = {
-    TFM__PASS_ISA, TFM__PASS_NAME, TFM__OWN(rmsnorm), TFM__OWN(layernorm), TFM__OWN(softmax), TFM__OWN(logsumexp),
+    TFM__PASS_ISA, TFM__PASS_NAME, TFM__OWN(rmsnorm), TFM__OWN(layernorm), TFM__OWN(norm), TFM__OWN(softmax), TFM__OWN(logsumexp),
     TFM__OWN(softcap), TFM__OWN(activate), TFM__OWN(glu), TFM__OWN(add_scaled), TFM__OWN(scale), TFM__OWN(rope_angles),
     TFM__OWN(rope), TFM__OWN(quantize_row), TFM__OWN(store_kv), TFM__OWN(embed), FN(matmul), TFM__OWN(attention)
 };
@@ -10623,6 +10672,10 @@ static const tfm_kernels FN(kernels) = {
 #undef VI
 #undef VB
 #undef TFM__EACH
+#undef TFM__NORM_ARGS
+#undef TFM__NORM_CASE
+#undef TFM__GLU_CASE
+#undef TFM__ACT_CASE
 #undef TFM__OLD
 #undef TFM__OWN
 #undef TFM__PASS_ISA
@@ -10657,6 +10710,8 @@ static const tfm_kernels FN(kernels) = {
           chat formats: tfm_model_chat, tfm_chat_render, tfm_encode_marked; tfm_stop_scan; tfm_sampler_config.bias
           no libm: own elementary functions, the same bits everywhere; sine and cosine of rotary angles are integers' work
           without an operating system: TFM_NO_THREADS, TFM_NO_MESSAGES, TFM_TYPES; SMLAD in the scalar pass
+          L2 norms; the residual as the normed value; masks of the Sparse Transformer; queries that grow with the logarithm
+          of the position; RoPE that grows in steps; tfm_kernels has one more pointer, norm
    0.1.0  first version: dense decoders; byte-level and SentencePiece BPE; scalar, AVX2, AVX-VNNI, AVX-512, NEON and
           WebAssembly passes, AMX by name
 

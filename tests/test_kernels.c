@@ -531,6 +531,7 @@ static void test_activations(const tfm_kernels *k) {
 static void test_reductions(const tfm_kernels *k) {
     static const int sizes[] = { 1, 2, 15, 16, 17, 31, 33, 576, 1000, 3001 };
     float *x = take(4 * 3001, 4), *w = take(4 * 3001, 4), *b = take(4 * 3001, 8), *y = take(4 * 3001, 12);
+    float *z = take(4 * 3001, 4);
     double *ref = take(8 * 3001, 0);
     fill(w, 41, 3001);
     fill(b, 42, 3001);
@@ -554,6 +555,12 @@ static void test_reductions(const tfm_kernels *k) {
         memcpy(y, x, 4 * (size_t)n);
         k->rmsnorm(y, y, NULL, 0.0f, 1e-6f, n);
         check(error_of(y, ref, n, 3) <= 4e-7, "%s: rmsnorm of %d without weight, in place", k->name, n);
+        k->norm(TFM_NORM_RMS, y, x, w, b, 1.0f, 1e-6f, n);
+        k->rmsnorm(z, x, w, 1.0f, 1e-6f, n);
+        check(same_bits(y, z, n), "%s: norm RMS of %d is not rmsnorm", k->name, n);
+        for (int i = 0; i < n; i++) ref[i] = (double)x[i] / sqrt(square * n + 0.5) * (1 + (double)w[i]);
+        k->norm(TFM_NORM_L2, y, x, w, b, 1.0f, 0.5f, n);
+        check(error_of(y, ref, n, 10) <= 4e-7, "%s: norm L2 of %d", k->name, n);
         for (int i = 0; i < n; i++) ref[i] = ((double)x[i] - mean) / sqrt(var + 1e-5) * (double)w[i] + (double)b[i];
         k->layernorm(y, x, w, b, 0.0f, 1e-5f, n);
         check(error_of(y, ref, n, 10) <= 1e-6, "%s: layernorm of %d", k->name, n);

@@ -384,6 +384,8 @@ done_with "tfm-convert: to GGUF and back"
 
 run 0 tfm-inspect "$MODEL" --bandwidth 20 --verify
 expect "no verdict" grep -q "every hash agrees" "$OUT"
+expect "no path in words" grep -q "^  layers 0-" "$OUT"
+expect "no attention in words" grep -Eq "^    q, k, v  +[0-9]+ -> [0-9]+ heads, [0-9]+ key-value heads? of [0-9]+" "$OUT"
 run 0 tfm-inspect "$MODEL" --json -c $CTX --kv f32 --bandwidth 20
 for key in n_params n_layers d_model n_vocab file_bytes weight_bytes_per_token kv_bytes session_bytes tied \
     tied_bytes_saved tensors tokens_per_s; do

@@ -62,13 +62,18 @@ static int says_nothing(const json *v) {
 }
 
 static int read_name(const json *v, const rule *r, double *value, tfm_error *err) {
-    const char *text = v->boolean ? "true" : "false";
+    const char *text = v->boolean ? "true" : "false", *name;
     char where[PATH_TEXT];
     int code = v->type == JSON_BOOL ? TFM_OK : json_as_string(v, &text, err);
     if (code) return code;
     for (const named_value *n = r->names; n->name; n++) {
         if (strcmp(n->name, text)) continue;
         *value = n->value;
+        return TFM_OK;
+    }
+    for (int32_t i = 0; r->param == P_ACT && (name = tfm_field_value_name("ffn_act", i)) != NULL; i++) {
+        if (strcmp(name, text)) continue; /* an activation that is called the same in the header */
+        *value = i;
         return TFM_OK;
     }
     return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: \"%s\" is not known", json_path(v, where, sizeof where), text);

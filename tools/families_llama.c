@@ -733,4 +733,9 @@ const family families_llama[] = {
             {"@layers.#.mlp.fc1.bias", TFM_ROLE_UP_B, TAKE_ROWS},
             {"@layers.#.mlp.fc2.weight", TFM_ROLE_DOWN, TAKE_ROWS},
             {"@layers.#.mlp.fc2.bias", TFM_ROLE_DOWN_B, TAKE_ROWS}))}},
+#ifdef TFM__TEST_PARTS
+    {"test", "a family that a test adds", "llama", {
+        HF("test_family", RULES(
+            FIXED(P_NORM_KIND, TFM_NORM_TEST)), NULL)}},
+#endif
     FAMILIES_END};
