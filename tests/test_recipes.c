@@ -165,7 +165,6 @@ int main(int argc, char **argv) {
     if (argc != 2) return 2;
     snprintf(dir, sizeof dir, "%s/recipes", argv[1]);
     memset(&options, 0, sizeof options);
-    options.type = CONVERT_SOURCE;
     options.warn = ignore_warning;
     check(write_checkpoint(dir), "the directory cannot be written");
     check(family_find(FORM_HF, "test_family", NULL, NULL) != NULL, "the row is no family");
