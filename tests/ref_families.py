@@ -745,6 +745,8 @@ def other_models():
     return [
         Model("phi4_mini", "tied, three quarters of a head rotate, LongRoPE",
               merged(PHI3, {"tie_word_embeddings": True}), n_ids=32, wrong=[PLAIN]),
+        Model("qwen3_odd", "hidden_size is no multiple of the number of heads: head_dim says all",
+              qwen3(hidden_size=40, num_attention_heads=6, num_key_value_heads=3, head_dim=16)),
         Model("nemotron_narrow", "no head_dim: hidden / heads",
               small_layer_norm("nemotron", hidden_act="relu2", norm_eps=1e-05, partial_rotary_factor=0.5,
                                rope_theta=10000.0, attention_bias=False, mlp_bias=False)),
@@ -962,10 +964,41 @@ def moe_models():
     ]
 
 
+# What readers of these families get wrong, and the models that notice: a norm in the wrong place, a bias too many or a
+# switch taken as on changes their logits far beyond the tolerance (each `wrong` is proved to).
+TRAPS = {
+    "one name, several places of a norm (post_attention_layernorm)":
+        "llama_mha gemma2 gemma3 glm4 olmo2 exaone4 chameleon chameleon_swin vaultgemma",
+    "norms of q and k: shared by heads, a row a head, a tensor a head, the whole width; before RoPE or after":
+        "qwen3 gemma3 exaone4 apertus hunyuan_v1_dense phi_qk_norm persimmon cohere_qk_norm chameleon stablelm_qk_norm "
+        "olmo2 openlm nanochat",
+    "head_dim is not hidden / heads, and hidden need not be a multiple of heads":
+        "mistral_nemo llama_gqa qwen3_tied qwen3_bias qwen3_odd gemma_d256",
+    "switches that are off, and keys whose absence is not false":
+        "qwen2 qwen2_window gemma3_pattern gemma2_no_caps phi3 gpt_neox gpt3 seed_oss_default",
+    "biases that no key announces, and those that a key does not mean":
+        "qwen2 glm glm_edge llama_bias qwen3_bias seed_oss stablelm",
+    "more rows than the tokenizer has pieces":    # and test tokenizer_rows
+        "llama_gqa gemma3_multimodal",
+    "scales that replace or divide":
+        "granite cohere gemma2 gpt_neo gpt2_inverse mpt_clip palm",
+    "no final norm in post-norm models": "opt_post gpt1 opt_no_affine",
+    "types, shards, missing prefixes, extra buffers":
+        "llama_bf16 llama_f16 llama_sharded gpt2_hub bloom_hub gemma3_multimodal llama_only_head",
+    "RoPE that depends on the length of the call, on both sides":
+        "llama_rope_dynamic_short llama_rope_dynamic_long llama_rope_dynamic_cross llama_rope_longrope_short "
+        "llama_rope_longrope_long phi3_longrope_short phi3_longrope_long internlm internlm_long internlm2_long qwen1 "
+        "qwen1_long",
+}
+
+
 def models():
     rows = (llama_models() + mistral_qwen_models() + gemma_models() + llama_shaped_models() + gpt_shaped_models() +
             other_models() + moe_models())
-    return {row.name: row for row in rows}
+    table = {row.name: row for row in rows}
+    missing = [name for names in TRAPS.values() for name in names.split() if name not in table]
+    assert not missing, "TRAPS names models that are not there: %s" % missing
+    return table
 
 
 # ---------------------------------------------------------------------------------------------------------------------

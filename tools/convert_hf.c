@@ -72,7 +72,7 @@ static int read_name(const json *v, const rule *r, double *value, tfm_error *err
         return TFM_OK;
     }
     for (int32_t i = 0; r->param == P_ACT && (name = tfm_field_value_name("ffn_act", i)) != NULL; i++) {
-        if (strcmp(name, text)) continue; /* an activation that is called the same in the header */
+        if (strcmp(name, text) || i == TFM_ACT_XIELU) continue; /* what is called the same in the header */
         *value = i;
         return TFM_OK;
     }
