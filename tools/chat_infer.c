@@ -11,8 +11,7 @@
  * If this fails, it is tried again on fewer conversations: only alternating ones, then only those that end in a prompt.
  */
 #include "chat.h"
-
-#include <string.h>
+#include "jinja_internal.h" /* what white space is */
 
 enum { PLACES = 16, ROLES = 4, MAX_TURNS = 6, MAX_JOINS = 128, MAX_RULES = 32, CHECKS = 160,
        PROBE_STEPS = 100000 }; /* of a rendering: published templates take a few thousand */
@@ -150,15 +149,9 @@ static int look(inference *f) {
 /* ---- 2. RULES -------------------------------------------------------------------------------------------------- */
 
 static int is_blank(const char *p, size_t n, int lines, size_t *length) {
-    const unsigned char *u = (const unsigned char *)p;
-    size_t k = utf8_sequence(p, n);
-    uint32_t code = k == 1 ? u[0] : k == 2 ? (u[0] & 31u) << 6 | (u[1] & 63u)
-                    : k == 3 ? (u[0] & 15u) << 12 | (u[1] & 63u) << 6 | (u[2] & 63u) : 0;
-    *length = k ? k : 1;
-    if (lines) return code == 10;
-    return (code >= 9 && code <= 13) || (code >= 28 && code <= 32) || code == 0x85 || code == 0xA0 || code == 0x1680 ||
-           (code >= 0x2000 && code <= 0x200A) || code == 0x2028 || code == 0x2029 || code == 0x202F ||
-               code == 0x205F || code == 0x3000;
+    uint32_t code;
+    *length = jinja_char(p, n, &code);
+    return lines ? code == '\n' : jinja_is_space(code);
 }
 
 /* The probes have ASCII blanks at their right end only. */

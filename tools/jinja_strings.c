@@ -1,7 +1,7 @@
 /* jinja_strings.c - methods of strings, which several filters share. Offsets are bytes inside, characters outside. */
 #include "jinja_strings.h"
 
-/* The code point and the marks of one character. */
+/* One character: its code point, its bytes. */
 typedef struct letter { uint32_t code; size_t n; } letter;
 
 static letter letter_at(const jinja_string *s, size_t i) {

@@ -544,11 +544,23 @@ static int write_tensor(const job *j, const ckpt_tensor *t, uint64_t at, sink *o
     return code || !rest ? code : sink_write(out, end, zeros, GGUF_OUT_ALIGNMENT - rest, j->err);
 }
 
+static int put_chat(job *j) {
+    const tfm_chat *chat = tfm_model_chat(j->model);
+    size_t n = 0;
+    const char *text = chat ? tfm_chat_template(chat, &n) : NULL;
+    if (!text) return TFM_OK;
+    text = arena_strndup(j->mem, text, n);
+    if (!text) return tool_fail(j->err, TFM_ERR_MEMORY, "%s: out of memory", j->file);
+    gguf_put_text(&j->out, "tokenizer.chat_template", text);
+    return TFM_OK;
+}
+
 static int write_file(job *j, sink *out) {
     const char *warning = NULL;
     int code = list_weights(j);
     if (!code) code = find_family(j);
     if (!code) code = tokenizer_to_gguf(&j->out, j->file, j->model, j->wanted.n_vocab, j->mem, &warning, j->err);
+    if (!code) code = put_chat(j);
     if (!code) code = read_back(j);
     if (code) return code;
     j->c.options = j->options;
