@@ -414,6 +414,7 @@ const family families_moe[] = {
             FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED),
             FIXED(P_ROUTER_NORM, 1)), NULL),
         GGUF("ernie4_5-moe", RULES(
+            HARMLESS(".expert_shared_feed_forward_length"), /* the count says it; this is another quotient */
             FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED),
             FIXED(P_ROUTER_NORM_FLOOR, 1e-12),
             FIXED(P_ROUTER_NORM, 1)), NULL)}},
