@@ -11,7 +11,7 @@ WASM := $(BUILD)/wasm
 WASM_SRC := examples/wasm
 WASM_JS := $(notdir $(wildcard $(WASM_SRC)/*.mjs $(WASM_SRC)/*.mts $(WASM_SRC)/*.html $(WASM_SRC)/*.css))
 
-WASM_FLAGS = -std=c99 -Os -ffreestanding -nostdlib -Wall -Wextra -Wpedantic -Wconversion -Wno-shorten-64-to-32 -Wshadow -I$(WASM_SRC)/include -I.
+WASM_FLAGS = -std=c99 -Oz -ffreestanding -nostdlib -Wall -Wextra -Wpedantic -Wconversion -Wno-shorten-64-to-32 -Wno-pass-failed -Wshadow -I$(WASM_SRC)/include -I.
 WASM_LINK = -nostdlib -Wl,--no-entry,--strip-all,--stack-first,-z,stack-size=262144
 WASM_SIMD = -msimd128 -mbulk-memory -msign-ext -mnontrapping-fptoint
 WASM_SHARED = -matomics -mmutable-globals

@@ -1,2 +1,182 @@
-console.log('skipped the page in a browser');
-console.log('0 passed, 0 failed, 1 skipped');
+/* browser_test.mjs BUILD - the page in headless Chromium: what a person does, and what it looks like (BUILD/wasm/shots).
+ * Needs playwright-core, from BUILD/npm or where node finds it, and a Chromium (CHROMIUM, or /usr/bin/chromium). */
+import fs from 'node:fs';
+import { createRequire } from 'node:module';
+import path from 'node:path';
+import { build, check, dir, finish, native, skip, smollm2, stories, test } from './common.mjs';
+import { serve } from './serve.mjs';
+
+export async function launch() {
+    const chrome = process.env.CHROMIUM ?? '/usr/bin/chromium';
+    for (const from of [path.join(build, 'npm', 'x.js'), import.meta.filename ?? path.resolve('x.js')]) {
+        try {
+            const { chromium } = createRequire(from)('playwright-core');
+            return await chromium.launch({ executablePath: chrome, args: ['--no-sandbox', '--disable-gpu', '--disable-quic',
+                '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'] });
+        } catch (e) { if (e.code !== 'MODULE_NOT_FOUND') { console.log(String(e).split('\n')[0]); return null; } }
+    }
+    return null;
+}
+const browser = fs.existsSync(process.env.CHROMIUM ?? '/usr/bin/chromium') ? await launch() : null;
+if (!browser) { skip('the page: no Chromium or no playwright-core'); finish(); }
+
+const shots = path.join(dir, 'shots');
+fs.mkdirSync(shots, { recursive: true });
+const isolated = await serve(dir, { 'stories.tfm': stories }, true), plain = await serve(dir, { 'stories.tfm': stories }, false);
+const PROMPT = 'Once upon a time, there was a little fox who';
+const told = (model, prompt, n) => native('generate', [model, '-p', prompt, '-n', String(n), '--temp', '0', '--isa', 'scalar', '-t', '1', '-c', '512']).toString();
+
+async function visit(url, options = {}) {
+    const page = await browser.newPage({ viewport: { width: 1000, height: 900 }, ...options });
+    page.setDefaultTimeout(60000);
+    page.on('pageerror', e => check('no error in the page', false, e.message));
+    await page.goto(url);
+    return page;
+}
+const shot = (page, name) => page.screenshot({ path: path.join(shots, `${name}.png`), fullPage: true });
+const status = page => page.locator('#model-status').textContent();
+async function story(page) {
+    await page.getByRole('button', { name: 'Try the story model' }).click();
+    await page.locator('#model-status', { hasText: 'module' }).waitFor();
+}
+async function settings(page, values) {
+    for (const group of await page.locator('details').all()) await group.evaluate(e => { e.open = true; });
+    for (const [id, value] of Object.entries(values)) {
+        if (id === 'variant') await page.locator('#variant').selectOption(value);
+        else await page.locator(`#${id}`).fill(String(value));
+    }
+}
+async function write(page, prompt) {
+    await page.getByLabel('Your text').fill(prompt);
+    await page.getByRole('button', { name: 'Go on' }).click();
+    await page.locator('#stop:disabled').waitFor();
+    return (await page.locator('#output .made').allTextContents()).join('');
+}
+
+await test('the story model in every module', async () => {
+    const page = await visit(isolated.url), want = told(stories, PROMPT, 60);
+    await page.getByRole('button', { name: 'Try the story model' }).waitFor();
+    await shot(page, 'start');
+    for (const variant of ['scalar', 'simd', 'relaxed']) {
+        await settings(page, { variant, threads: variant === 'relaxed' ? 2 : 1, tokens: 60, temp: 0 });
+        await story(page);
+        check(`${variant} is used`, (await status(page)).includes(`${variant} module, ${variant === 'relaxed' ? 2 : 1} thread`), await status(page));
+        const got = await write(page, PROMPT);
+        check(`${variant}: the native scalar text`, got === want, `"${got}" instead of "${want}"`);
+    }
+    check('tokens per second', /60 tokens · [\d.]+ tokens\/s/.test(await page.locator('#figures').textContent()));
+    await shot(page, 'written');
+    await page.close();
+});
+
+await test('stop and start again', async () => {
+    const page = await visit(isolated.url);
+    await settings(page, { variant: 'scalar', threads: 1, tokens: 400, temp: 0, repeat: 1.3 });
+    await story(page);
+    await page.getByLabel('Your text').fill(PROMPT);
+    await page.getByRole('button', { name: 'Go on' }).click();
+    await page.locator('#output .made').first().waitFor();
+    await shot(page, 'writing');
+    await page.keyboard.press('Escape');
+    await page.locator('#stop:disabled').waitFor();
+    const part = (await page.locator('#output .made').allTextContents()).join('');
+    check('stopped', (await page.locator('#figures').textContent()).includes('stopped'), await page.locator('#figures').textContent());
+    const again = await write(page, PROMPT);
+    check('the same text, and more', again.startsWith(part) && again.length > part.length, `"${part}" then "${again}"`);
+    await page.close();
+});
+
+await test('errors are shown', async () => {
+    const page = await visit(isolated.url), alert = page.getByRole('alert');
+    const pick = (name, buffer) => page.locator('#pick').setInputFiles({ name, mimeType: 'application/octet-stream', buffer });
+    await pick('holiday.tfm', Buffer.from('not a model at all, but some text'));
+    await alert.filter({ hasText: 'holiday.tfm: neither a .tfm nor a .gguf file' }).waitFor();
+    await shot(page, 'error');
+    const head = Buffer.from(fs.readFileSync(stories).subarray(0, 64));
+    head.writeBigUInt64LE(6_000_000_000n, 8);
+    await pick('huge.tfm', head);
+    await alert.filter({ hasText: '6000 MB do not fit' }).waitFor();
+    const damaged = Buffer.from(fs.readFileSync(stories));
+    damaged[500] ^= 255;
+    await pick('damaged.tfm', damaged);
+    await alert.filter({ hasText: /hash|damage|match|sum/i }).waitFor();
+    const gguf = Buffer.alloc(100);
+    gguf.write('GGUF\x03');
+    await pick('broken.gguf', gguf);
+    await alert.filter({ hasText: /broken\.gguf: / }).waitFor();
+    await settings(page, { context: 100000, threads: 1 });
+    await story(page);
+    check('and a good model after them', !(await alert.isVisible()));
+    await page.close();
+});
+
+await test('without COOP and COEP', async () => {
+    const page = await visit(plain.url);
+    check('threads are off', await page.locator('#threads').isDisabled());
+    await settings(page, { tokens: 30, temp: 0 });
+    await story(page);
+    check('it runs all the same', await write(page, PROMPT) === told(stories, PROMPT, 30));
+    await page.close();
+});
+
+await test('keyboard, names, contrast, phone', async () => {
+    const page = await visit(isolated.url);
+    await page.keyboard.press('Tab');
+    check('the first stop is the file', await page.evaluate(() => document.activeElement.id) === 'pick');
+    await shot(page, 'focus');
+    for (const scheme of ['light', 'dark']) {
+        await page.emulateMedia({ colorScheme: scheme });
+        await page.evaluate(() => { const e = document.getElementById('error'); e.hidden = false; e.textContent = 'x'; });
+        for (const [what, ratio] of await page.evaluate(contrasts)) check(`${scheme}: contrast of ${what}`, ratio >= 4.5, ratio.toFixed(2));
+    }
+    const unnamed = await page.evaluate(() => [...document.querySelectorAll('input, textarea, select')]
+        .filter(e => !e.labels?.length).map(e => e.id));
+    check('every field has a label', unnamed.length === 0, unnamed);
+    await page.close();
+    const phone = await visit(isolated.url, { viewport: { width: 360, height: 740 }, hasTouch: true, colorScheme: 'dark' });
+    await settings(phone, { tokens: 40, temp: 0 });
+    await story(phone);
+    await write(phone, PROMPT);
+    check('nothing is wider than a phone', await phone.evaluate(() => document.scrollingElement.scrollWidth <= innerWidth));
+    const small = await phone.evaluate(() => [...document.querySelectorAll('button:not([hidden]), .button, input[type=number], select')]
+        .filter(e => e.offsetHeight && e.offsetHeight < 40).map(e => e.id || e.textContent));
+    check('all can be hit with a finger', small.length === 0, small);
+    await shot(phone, 'phone');
+    await phone.close();
+});
+
+/* [name, contrast ratio] of texts against what is behind them; runs in the page. */
+function contrasts() {
+    const parts = color => color.match(/[\d.]+/g).map(Number);
+    const light = ([r, g, b]) => [r, g, b].map(v => v / 255).map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+    const behind = e => {
+        for (; e; e = e.parentElement) { const c = parts(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c; }
+        return [255, 255, 255];
+    };
+    return ['h1 span', '.hint', '#pick-label', '#go', '#stop', '#error', '#output', 'header p', 'summary', 'textarea'].map(s => {
+        const e = document.querySelector(s), a = light(parts(getComputedStyle(e).color)), b = light(behind(e));
+        return [s, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)];
+    });
+}
+
+const gguf = smollm2();
+if (!gguf || !fs.existsSync(path.join(dir, 'tfm-convert.wasm'))) skip('SmolLM2 in the page: no model or no converter');
+else await test('SmolLM2 from GGUF', async () => {
+    const converted = path.join(dir, 'smollm2.tfm');
+    native('tfm-convert', [gguf, converted]);
+    const page = await visit(isolated.url);
+    page.setDefaultTimeout(180000);
+    await settings(page, { tokens: 12, temp: 0, context: 512, threads: 1 });
+    await page.locator('#pick').setInputFiles(gguf);
+    await page.locator('#model-status', { hasText: 'module' }).waitFor();
+    const got = await write(page, 'The capital of France is'), want = told(converted, 'The capital of France is', 12);
+    check('the native scalar text', got === want, `"${got}" instead of "${want}"`);
+    await shot(page, 'gguf');
+    await page.close();
+});
+
+await browser.close();
+isolated.close();
+plain.close();
+finish();
