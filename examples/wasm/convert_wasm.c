@@ -48,7 +48,6 @@ EXPORT(convert) int convert(double size, const char *name) {
     sink out = {NULL, write_at};
     convert_options o;
     memset(&o, 0, sizeof o);
-    o.type = CONVERT_SOURCE;
     o.warn = warn;
     o.progress = progress_to;
     return convert_file(&src, &out, &o, &last);

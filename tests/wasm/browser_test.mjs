@@ -1,23 +1,12 @@
 /* browser_test.mjs BUILD - the page in headless Chromium: what a person does, and what it looks like (BUILD/wasm/shots).
  * Needs playwright-core, from BUILD/npm or where node finds it, and a Chromium (CHROMIUM, or /usr/bin/chromium). */
 import fs from 'node:fs';
-import { createRequire } from 'node:module';
 import path from 'node:path';
 import { build, check, dir, finish, native, skip, smollm2, stories, test } from './common.mjs';
+import { launch } from './browser.mjs';
 import { serve } from './serve.mjs';
 
-export async function launch() {
-    const chrome = process.env.CHROMIUM ?? '/usr/bin/chromium';
-    for (const from of [path.join(build, 'npm', 'x.js'), import.meta.filename ?? path.resolve('x.js')]) {
-        try {
-            const { chromium } = createRequire(from)('playwright-core');
-            return await chromium.launch({ executablePath: chrome, args: ['--no-sandbox', '--disable-gpu', '--disable-quic',
-                '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'] });
-        } catch (e) { if (e.code !== 'MODULE_NOT_FOUND') { console.log(String(e).split('\n')[0]); return null; } }
-    }
-    return null;
-}
-const browser = fs.existsSync(process.env.CHROMIUM ?? '/usr/bin/chromium') ? await launch() : null;
+const browser = await launch();
 if (!browser) { skip('the page: no Chromium or no playwright-core'); finish(); }
 
 const shots = path.join(dir, 'shots');
