@@ -123,6 +123,13 @@
    None is needed. One is not for this code: -ffast-math lets the compiler assume that there are no NaNs, and checks for
    damaged weights stop working.
 
+   WEBASSEMBLY
+   Nothing of a C library is needed but memcpy and a few like it: examples/wasm builds a module by clang alone. SIMD is
+   chosen when compiling, and a module runs whole or not at all: -msimd128, and with -mrelaxed-simd the products of bytes
+   that engines have since 2023, used so that nothing in them is left to the engine. All give the scalar pass's bits. Threads:
+   Workers over shared memory behind cfg.parallel.run, compiled with -matomics -mbulk-memory. -Os: speed is the same as with -O2,
+   and the module half as large; TFM_NO_SCALAR leaves out the pass that is not used then.
+
    ERRORS
    Calls that can fail on input return a tfm_result (0 = TFM_OK, negative = error) and fill an optional tfm_error with one
    line that names the field, tensor or offset. Kernels check nothing: their preconditions stand in [A3]. The header never
@@ -10714,6 +10721,7 @@ static const tfm_kernels FN(kernels) = {
           qkv_clamp comes after norms of q and k that stand before RoPE, no longer first
           tokenizers: Unigram, WordPiece, WordLevel, every normaliser, pre-tokenizer and decoder of tokenizer.json; the section
           has form 2 (convert again), tfm_decoder other fields; tfm_normalize
+          WebAssembly: relaxed dot products, TFM_NO_SCALAR; a module without a C library, wrapper and page in examples/wasm
           types IQ4_NL, IQ4_XS and MXFP4; tfm_pack_block, tfm_from_f16, tfm_to_f16 for quantisers of one's own
           chat formats: tfm_model_chat, tfm_chat_render, tfm_encode_marked; tfm_stop_scan; tfm_sampler_config.bias
           no libm: own elementary functions, the same bits everywhere; sine and cosine of rotary angles are integers' work

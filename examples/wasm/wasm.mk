@@ -2,7 +2,11 @@
 #
 #   make wasm           build/wasm: the modules, the JavaScript wrapper and the page; serve that directory
 #   make wasm-test      kernels under WASI; modules and wrapper in node; the page in headless Chromium
-#   make wasm-bench     speed in the browser beside the native program (and beside wllama, if WLLAMA names its package)
+#   make wasm-bench     speed in the browser beside the native program, and beside wllama
+#   make wasm-size      what switches of the header save
+#
+# Tests in the browser take playwright-core, and the benchmark @wllama/wllama, from build/npm:
+#   npm install --prefix build/npm playwright-core @wllama/wllama@3.13
 #
 # The modules of the library need clang and lld alone: no Emscripten, no C library. The converter's module, which the page
 # needs for .gguf files, is linked with wasi-libc; without that it is left out.
@@ -59,7 +63,7 @@ wasm: $(WASM_MODULES:%=$(WASM)/%.wasm)
 	    { echo "$$m.wasm is larger than 200,000 bytes, or 80,000 compressed"; exit 1; }; done
 
 # What each switch saves in the module with SIMD.
-WASM_SWITCHES = TFM_NO_NFC TFM_NO_TEXT
+WASM_SWITCHES = TFM_NO_NFC TFM_NO_MESSAGES
 wasm-size: $(WASM)/tfm-simd.wasm
 	@for s in $(WASM_SWITCHES); do mkdir -p $(WASM)/size; \
 	    $(CLANG) --target=wasm32 $(WASM_FLAGS) $(WASM_SIMD) -D$$s -c -o $(WASM)/size/tfm.o $(WASM_SRC)/tfm_wasm.c && \
@@ -83,10 +87,11 @@ wasm-kernels:
 	    $(WASM_RUN) $(WASM)/kernels/tests.wasm || exit 1; \
 	done
 
-wasm-test: wasm $(BUILD)/stories.tfm $(BUILD)/tfm-eval $(BUILD)/tfm-tokenize
+wasm-test: all wasm $(BUILD)/stories.tfm
 	@{ $(MAKE) --no-print-directory wasm-kernels; echo "exit status $$?"; \
 	   node tests/wasm/node_test.mjs $(BUILD); echo "exit status $$?"; \
-	   node tests/wasm/browser_test.mjs $(BUILD); echo "exit status $$?"; } 2>&1 | $(SUM)
+	   node tests/wasm/browser_test.mjs $(BUILD); echo "exit status $$?"; \
+	   sh tests/wasm/builds.sh $(BUILD) $(CLANG); echo "exit status $$?"; } 2>&1 | $(SUM)
 
-wasm-bench: wasm $(BUILD)/stories.tfm $(BUILD)/tfm-bench
-	node tests/wasm/bench.mjs $(BUILD) $(BENCH_MODELS)
+wasm-bench: all wasm
+	node tests/wasm/bench.mjs $(BUILD) $(WASM_BENCH_MODEL)
