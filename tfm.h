@@ -9116,7 +9116,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #define FN(name) tfm__##name##_wasm
 #define TFM__PASS_ISA TFM_ISA_WASM
 #define TFM__PASS_NAME "wasm"
-#define TFM__TOKENS 4
+#define TFM__TOKENS 16 /* a loop, so that unpacking counts little */
 #define TFM__ABREAST 1
 #define TFM__STRIPS 1
 #define TFM__QUERIES 24
@@ -9366,20 +9366,24 @@ TFM__BODY v128_t PART(dot)(v128_t acc, const v128_t *c, int n, const int8_t *x, 
     v128_t missing = wasm_i32x4_splat(0);
     TFM__UNROLL
     for (int g0 = 0; g0 < n; g0 += deep) {
-        v128_t sum = wasm_i32x4_splat(0);
+        v128_t sum[8];
         TFM__UNROLL
-        for (int g = g0; g < g0 + deep; g++) {
-            v128_t v = wasm_v128_load32_splat(x + 4 * g), code = c[g];
+        for (int d = 0; d < deep; d++) {
+            v128_t v = wasm_v128_load32_splat(x + 4 * (g0 + d)), code = c[g0 + d];
             if (bits == 8) {
                 const v128_t sign = wasm_i8x16_lt(v, wasm_i32x4_splat(0));
                 v = wasm_i8x16_abs(v);
                 code = wasm_v128_xor(code, sign);
                 missing = wasm_i16x8_add(missing, PART(dot_pairs)(sign, v));
             }
-            const v128_t pairs = bits == 8 ? PART(dot_pairs)(code, v) : PART(dot_pairs)(v, code);
-            sum = g == g0 ? pairs : wasm_i16x8_add(sum, pairs);
+            sum[d] = bits == 8 ? PART(dot_pairs)(code, v) : PART(dot_pairs)(v, code);
         }
-        acc = wasm_i32x4_add(acc, wasm_i32x4_extadd_pairwise_i16x8(sum));
+        TFM__UNROLL
+        for (int w = 1; w < deep; w *= 2) { /* a tree: fewer are alive at once than in a chain */
+            TFM__UNROLL
+            for (int d = 0; d < deep; d += 2 * w) sum[d] = wasm_i16x8_add(sum[d], sum[d + w]);
+        }
+        acc = wasm_i32x4_add(acc, wasm_i32x4_extadd_pairwise_i16x8(sum[0]));
     }
     return bits == 8 ? wasm_i32x4_sub(acc, wasm_i32x4_extadd_pairwise_i16x8(missing)) : acc;
 }
@@ -9982,7 +9986,7 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a
     const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * tfm__strip_of(f, blocks);
     const uint8_t *scales = codes + tfm__scales_at(f, blocks, 0);
     const PI zeros = PART(pairs)(PART(iset)(-zero), PART(iset)(-zero));
-    const int chains = f->sub == 16 && TFM__ABREAST > 4 ? 4 : TFM__ABREAST, abreast = nt < chains ? nt : chains;
+    const int chains = f->sub == 16 && TFM__ABREAST > 4 ? 4 : TFM__ABREAST, abreast = chains == 1 || nt < chains ? 1 : chains;
     const uint8_t *rows[TFM__TOKENS];
     PF acc[TFM__TOKENS][16 / TFM__ROWS];
     size_t at = 0;

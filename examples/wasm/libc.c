@@ -118,6 +118,9 @@ void *realloc(void *p, size_t n) {
 /* ---- BYTES -------------------------------------------------------------------------------------------------------
  * Loops that the compiler must not turn into calls of themselves. */
 
+#undef memcpy
+#undef memmove
+#undef memset
 #ifdef __wasm_bulk_memory__
 void *memcpy(void *to, const void *from, size_t n) { return __builtin_memcpy(to, from, n); }
 void *memmove(void *to, const void *from, size_t n) { return __builtin_memmove(to, from, n); }
