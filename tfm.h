@@ -1554,11 +1554,31 @@ static void tfm__float_put(void *data, int32_t type, size_t i, float x) {
 
 /* --- one block of one row, in neutral form ------------------------------------------------------------------------ */
 
+/* to[i] |= (from[i] >> right & mask) << left for 4 bytes, and for a multiple of 8: no bit leaves its byte. */
+TFM__INLINE void tfm__or_4(uint8_t *to, const uint8_t *from, int right, int mask, int left) {
+    uint32_t a, b;
+    memcpy(&a, to, 4);
+    memcpy(&b, from, 4);
+    a |= (b >> right & 0x01010101u * (uint32_t)mask) << left;
+    memcpy(to, &a, 4);
+}
+TFM__INLINE void tfm__or_n(uint8_t *to, const uint8_t *from, int n, int right, int mask, int left) {
+    for (int i = 0; i < n; i += 8) {
+        uint64_t a, b;
+        memcpy(&a, to + i, 8);
+        memcpy(&b, from + i, 8);
+        a |= (b >> right & 0x0101010101010101u * (uint64_t)mask) << left;
+        memcpy(to + i, &a, 8);
+    }
+}
+
 static void tfm__read_plane(uint8_t *code, int n, const uint8_t *src, tfm__plane p, int up) {
     const int mask = (1 << p.bits) - 1;
     src += p.offset;
     for (int i = 0; i < n; src += p.span) {
-        for (int shift = 0; shift < 8; shift += p.bits) {
+        for (int shift = 0; shift < 8 && p.span % 8 == 0; shift += p.bits, i += p.span)
+            tfm__or_n(code + i, src, p.span, shift, mask, up);
+        for (int shift = 0; shift < 8 && p.span % 8; shift += p.bits) {
             for (int b = 0; b < p.span; b++, i++) code[i] = (uint8_t)(code[i] | ((src[b] >> shift) & mask) << up);
         }
     }
@@ -1586,15 +1606,24 @@ static void tfm__read_scales(tfm_quant_block *out, int kind, const uint8_t *s) {
     }
 }
 
+/* Zeros, as far as a type uses a block: most have 32 inputs and no sub-blocks. */
+static void tfm__clear_block(tfm_quant_block *out, const tfm__format *f) {
+    memset(out->code, 0, (size_t)f->info.block);
+    out->d = out->m = 0;
+    if (!f->sub) return;
+    memset(out->scale, 0, sizeof out->scale);
+    memset(out->minimum, 0, sizeof out->minimum);
+}
+
 /* From the source form. */
 static void tfm__read_source(tfm_quant_block *out, const tfm__format *f, const uint8_t *src) {
     const int n = f->info.block;
-    memset(out, 0, sizeof *out);
+    tfm__clear_block(out, f);
     out->d = f->scale_kind == TFM__SC_E8M0 ? src[f->d_at] : tfm__le16(src + f->d_at);
     if (f->min) out->m = tfm__le16(src + f->m_at);
     tfm__read_plane(out->code, n, src, f->low, 0);
     if (f->high.bits) tfm__read_plane(out->code, n, src, f->high, f->low.bits);
-    tfm__read_scales(out, f->scale_kind, src + f->scales_at);
+    if (f->sub) tfm__read_scales(out, f->scale_kind, src + f->scales_at);
 }
 
 /* Back to the source form: the two functions above the other way round, into bytes that were zero. */
@@ -1602,7 +1631,9 @@ static void tfm__write_plane(uint8_t *dst, int n, const uint8_t *code, tfm__plan
     const int mask = (1 << p.bits) - 1;
     dst += p.offset;
     for (int i = 0; i < n; dst += p.span) {
-        for (int shift = 0; shift < 8; shift += p.bits) {
+        for (int shift = 0; shift < 8 && p.span % 8 == 0; shift += p.bits, i += p.span)
+            tfm__or_n(dst, code + i, p.span, up, mask, shift);
+        for (int shift = 0; shift < 8 && p.span % 8; shift += p.bits) {
             for (int b = 0; b < p.span; b++, i++) dst[b] = (uint8_t)(dst[b] | (code[i] >> up & mask) << shift);
         }
     }
@@ -1680,33 +1711,32 @@ static void tfm__block_values(float *out, const tfm__format *f, const tfm_quant_
 
 /* --- tiles -------------------------------------------------------------------------------------------------------- */
 
-/* Where a field of `bits` of group g lies in its chunks. */
-static void tfm__tile_place(int bits, int g, int *chunk, int *shift) {
-    *chunk = bits == 8 ? g : bits == 4 ? g % 4 : bits == 2 ? g / 4 : 0;
-    *shift = bits == 8 ? 0 : bits == 4 ? 4 * (g / 4) : bits == 2 ? 2 * (g % 4) : g;
-}
-
-/* Adds the field (bits `up`... of each code) of one row to a unit whose bytes were zero, and reads it back. */
-static void tfm__tile_put(uint8_t *unit, int row, const uint8_t *code, int bits, int up) {
-    for (int g = 0; g < 8; g++) {
-        int chunk, shift;
-        tfm__tile_place(bits, g, &chunk, &shift);
-        uint8_t *lane = unit + 64 * chunk + 4 * row;
-        for (int j = 0; j < 4; j++) {
-            lane[j] = (uint8_t)(lane[j] | ((code[4 * g + j] >> up) & ((1 << bits) - 1)) << shift);
-        }
+/* A field of `bits` of group g lies in a chunk at a shift; the field is bits `up` ... of each code. Written out for every
+   width, so that all of it is known when compiling. */
+#define TFM__TILE_FIELDS(bits, chunk, shift, move) \
+    case bits: for (int g = 0; g < 8; g++) { move(64 * (chunk) + 4 * row, 4 * g, shift, (1 << (bits)) - 1) } break;
+#define TFM__EACH_WIDTH(move) \
+    switch (bits) { \
+    TFM__TILE_FIELDS(8, g, 0, move) \
+    TFM__TILE_FIELDS(4, g % 4, 4 * (g / 4), move) \
+    TFM__TILE_FIELDS(2, g / 4, 2 * (g % 4), move) \
+    TFM__TILE_FIELDS(1, 0, g, move) \
+    default: break; \
     }
+
+/* Adds the field of one row to a unit whose bytes were zero, and reads it back. */
+static void tfm__tile_put(uint8_t *unit, int row, const uint8_t *code, int bits, int up) {
+#define TFM__MOVE(lane, at, shift, mask) tfm__or_4(unit + (lane), code + (at), up, mask, shift);
+    TFM__EACH_WIDTH(TFM__MOVE)
+#undef TFM__MOVE
 }
 static void tfm__tile_get(uint8_t *code, const uint8_t *unit, int row, int bits, int up) {
-    for (int g = 0; g < 8; g++) {
-        int chunk, shift;
-        tfm__tile_place(bits, g, &chunk, &shift);
-        const uint8_t *lane = unit + 64 * chunk + 4 * row;
-        for (int j = 0; j < 4; j++) {
-            code[4 * g + j] = (uint8_t)(code[4 * g + j] | (lane[j] >> shift & ((1 << bits) - 1)) << up);
-        }
-    }
+#define TFM__MOVE(lane, at, shift, mask) tfm__or_4(code + (at), unit + (lane), shift, mask, up);
+    TFM__EACH_WIDTH(TFM__MOVE)
+#undef TFM__MOVE
 }
+#undef TFM__EACH_WIDTH
+#undef TFM__TILE_FIELDS
 
 /* Codes and scales of block `b` of a strip of `blocks` blocks. */
 static size_t tfm__codes_at(const tfm__format *f, int64_t b) { return (size_t)b * (size_t)tfm__code_bytes(f); }
@@ -1736,7 +1766,7 @@ static void tfm__write_tile(uint8_t *strip, const tfm__format *f, int64_t blocks
 static void tfm__read_tile(tfm_quant_block *out, const tfm__format *f, const uint8_t *strip, int64_t blocks, int64_t b,
                            int row) {
     const uint8_t *codes = strip + tfm__codes_at(f, b), *scales = strip + tfm__scales_at(f, blocks, b);
-    memset(out, 0, sizeof *out);
+    tfm__clear_block(out, f);
     for (int u = 0; u < f->info.block / 32; u++) {
         const uint8_t *unit = codes + 64 * f->bits * u;
         tfm__tile_get(out->code + 32 * u, unit, row, f->low.bits, 0);

@@ -100,22 +100,17 @@ static int name_all_added(teller *b) {
     return code;
 }
 
-/* Bytes as the printable characters that stand for them in byte-level vocabularies: those that print are themselves, the
- * others are 256, 257 ... in order. */
+/* Bytes as the characters that stand for them in byte-level vocabularies. */
 static const char *to_byte_level(teller *b, const char *text, size_t n, size_t *length) {
     char *out = arena_text(b->a, 2 * n + 1);
     *length = 0;
     for (size_t i = 0; out && i < n; i++) {
-        const unsigned c = (unsigned char)text[i];
-        unsigned point = c, below = 0;
-        const int prints = (c >= '!' && c <= '~') || (c >= 0xa1 && c <= 0xac) || c >= 0xae;
-        for (unsigned k = 0; !prints && k < c; k++) below += !((k >= '!' && k <= '~') || (k >= 0xa1 && k <= 0xac) || k >= 0xae);
-        if (!prints) point = 256 + below;
-        if (point < 0x80) {
-            out[(*length)++] = (char)point;
+        const uint32_t c = tok_byte_character((unsigned char)text[i]);
+        if (c < 0x80) {
+            out[(*length)++] = (char)c;
         } else {
-            out[(*length)++] = (char)(0xc0 | point >> 6);
-            out[(*length)++] = (char)(0x80 | (point & 0x3f));
+            out[(*length)++] = (char)(0xc0 | c >> 6);
+            out[(*length)++] = (char)(0x80 | (c & 0x3f));
         }
     }
     return out;

@@ -436,25 +436,27 @@ static const component processors[] = {
 static int prints(int byte) {
     return (byte >= 33 && byte <= 126) || (byte >= 161 && byte <= 172) || byte >= 174;
 }
-static uint32_t byte_character(int byte) {
-    uint32_t next = 256;
+uint32_t tok_byte_character(int byte) {
     if (prints(byte)) return (uint32_t)byte;
-    for (int i = 0; i < byte; i++) next += !prints(i);
-    return next;
+    return 256 + (uint32_t)(byte < 33 ? byte : byte < 173 ? byte - 127 + 33 : 67);
+}
+/* -1: the character stands for no byte. */
+static int character_byte(uint32_t c) {
+    const int i = (int)c - 256;
+    if (c >= 0x144) return -1;
+    if (i < 0) return prints((int)c) ? (int)c : -1;
+    return i < 33 ? i : i < 67 ? i - 33 + 127 : 173;
 }
 
 /* name in bytes, or NULL if it has a character that stands for none. */
 const char *tok_from_byte_level(arena *a, const char *name, size_t n, uint32_t *length) {
-    short byte_of[0x144];
     char *out = (char *)arena_alloc(a, n + 1);
     size_t m = 0;
-    for (size_t i = 0; i < 0x144; i++) byte_of[i] = -1;
-    for (int i = 0; i < 256; i++) byte_of[byte_character(i)] = (short)i;
     for (size_t i = 0; out && i < n; m++) {
         uint32_t c = (unsigned char)name[i++];
         if (c >= 0xC0 && i < n) c = (c & 31) << 6 | ((unsigned char)name[i++] & 63);
-        if (c >= 0x144 || byte_of[c] < 0) return NULL;
-        out[m] = (char)byte_of[c];
+        if (character_byte(c) < 0) return NULL;
+        out[m] = (char)character_byte(c);
     }
     *length = (uint32_t)m;
     return out;
@@ -463,7 +465,7 @@ const char *tok_from_byte_level(arena *a, const char *name, size_t n, uint32_t *
 /* The symbols of all bytes. */
 void tok_byte_symbols(tokenizer_build *b) {
     for (int i = 0; i < 256; i++) {
-        uint32_t c = byte_character(i);
+        uint32_t c = tok_byte_character(i);
         char name[2] = {(char)c, 0};
         size_t n = 1;
         if (c >= 0x80) {
