@@ -20,7 +20,7 @@ PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(notdir $(wildcard tools/tfm-*.c examples
 TESTS    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_dropin.c tests/test_recipes.c tests/size_embedded.c,$(wildcard tests/*.c)))
 ARCHIVE  := $(BUILD)/libtools.a
 
-.PHONY: all help run test sanitize tsan cross wasm wasm-test wasm-kernels wasm-size wasm-bench compilers embedded embedded-test fuzz text real quality size bench bench-text bench-rivals clean
+.PHONY: all help run test sanitize tsan cross wasm wasm-test wasm-kernels wasm-size wasm-bench compilers embedded embedded-test fuzz text large real quality size bench bench-text bench-rivals clean
 .PRECIOUS: $(BUILD)/%.o
 
 all: $(PROGRAMS)
@@ -42,6 +42,7 @@ help:
 	@echo "make compilers    the header and all sources with gcc, clang and tcc, C99 to C++20, every TFM_NO_ switch"
 	@echo "make fuzz T=60    libFuzzer on .tfm files and every kind of checkpoint, T seconds each (clang)"
 	@echo "make text N=1000  N random texts through every kind of tokenizer and the references (python, network)"
+	@echo "make large        converting 1.1 GB: memory, speed, offsets beyond 4 GiB (Linux, python, 1.2 GB of disk)"
 	@echo "make real         real models: perplexity, text and weights against recorded references (python, network)"
 	@echo "make quality      the quantiser against llama.cpp's on real models (LLAMA=folder of its programs; python, network)"
 	@echo "make chat         published chat templates against transformers (python, network)"
@@ -181,6 +182,8 @@ text: all
 
 bench-text: all
 	$(PYTHON) tests/bench_tokenizers.py $(BUILD)
+large: all
+	@$(PYTHON) tests/test_large.py $(BUILD)
 
 real: all
 	$(PYTHON) tests/real_models.py --build $(BUILD)

@@ -1786,15 +1786,31 @@ static void tfm__read_tile(tfm_quant_block *out, const tfm__format *f, const uin
 
 /* --- packing and reading rows ------------------------------------------------------------------------------------- */
 
+/* Rows of floats of the same type: a stretch of each at a time, as a strip's inputs lie 16 floats apart. */
+#define TFM__INTERLEAVE(size) \
+    for (size_t from = 0; from < cols; from += 64) { \
+        const size_t to = cols - from < 64 ? cols : from + 64; \
+        for (size_t r = 0; r < (size_t)n_rows; r++) { \
+            for (size_t c = from; c < to; c++) memcpy(dst + (16 * c + r) * (size), src + r * stride + c * (size), size); \
+        } \
+    }
+static void tfm__interleave(uint8_t *dst, const uint8_t *src, size_t stride, int n_rows, size_t cols, int size) {
+    if (size == 2) { TFM__INTERLEAVE(2) }
+    else { TFM__INTERLEAVE(4) }
+}
+#undef TFM__INTERLEAVE
+
 static void tfm__pack_floats(int32_t dst_type, uint8_t *dst, int32_t src_type, const uint8_t *src, size_t stride,
                              int n_rows, int64_t cols) {
-    const size_t size = (size_t)tfm_type_get(dst_type)->block_bytes;
+    if (dst_type == src_type) {
+        tfm__interleave(dst, src, stride, n_rows, (size_t)cols, tfm_type_get(dst_type)->block_bytes);
+        return;
+    }
     for (int r = 0; r < n_rows; r++) {
         const uint8_t *row = src + (size_t)r * stride;
         for (size_t c = 0; c < (size_t)cols; c++) {
             const size_t at = 16 * c + (size_t)r;
-            if (dst_type == src_type) memcpy(dst + at * size, row + c * size, size);
-            else tfm__float_put(dst, dst_type, at, tfm__float_get(row, src_type, c));
+            tfm__float_put(dst, dst_type, at, tfm__float_get(row, src_type, c));
         }
     }
 }
