@@ -10773,6 +10773,7 @@ static const tfm_kernels FN(kernels) = {
           has form 2 (convert again), tfm_decoder other fields; tfm_normalize
           WebAssembly: relaxed dot products, TFM_NO_SCALAR; a module without a C library, wrapper and page in examples/wasm
           types IQ4_NL, IQ4_XS and MXFP4; tfm_pack_block, tfm_from_f16, tfm_to_f16 for quantisers of one's own
+          tfm_source_row gives a packed row back in its source form, as tfm-convert --to-gguf needs; packing is faster
           chat formats: tfm_model_chat, tfm_chat_render, tfm_encode_marked; tfm_stop_scan; tfm_sampler_config.bias
           no libm: own elementary functions, the same bits everywhere; sine and cosine of rotary angles are integers' work
           without an operating system: TFM_NO_THREADS, TFM_NO_MESSAGES, TFM_TYPES; SMLAD in the scalar pass
