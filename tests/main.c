@@ -41,6 +41,7 @@
     ROW(tokenizer_json) \
     ROW(tokenizer_kinds) \
     ROW(tokenizer_sentencepiece) \
+    ROW(tokenizer_model_config) \
     ROW(tokenizer_refused) \
     ROW(tokenizer_gguf) \
     ROW(tokenizer_rows) \

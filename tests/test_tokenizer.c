@@ -216,12 +216,47 @@ void test_tokenizer_sentencepiece(void)
         char *data = slurp(&a, member_text(kind, "name"), &n);
         if (!data) continue;
         source src = source_memory(member_text(kind, "name"), data, n);
-        o.code = tokenizer_from_sentencepiece(&o.a, &src, 0, &o.section, &o.err);
+        o.code = tokenizer_from_sentencepiece(&o.a, &src, NULL, 0, &o.section, &o.err);
         open_section(&o);
         check_rows(&o, member_text(kind, "name"), json_get(root, "texts"), json_get(kind, "rows"), 1);
         arena_free(&o.a);
     }
     arena_free(&a);
+}
+
+/* A lone model file takes the tokens that only tokenizer_config.json knows. */
+void test_tokenizer_model_config(void)
+{
+    static const char config[] = "{\"added_tokens_decoder\":{\"1\":{\"content\":\"<s>\",\"special\":true},"
+                                 "\"%d\":{\"content\":\"<|tool|>\",\"special\":false},"
+                                 "\"%d\":{\"content\":\"<|end|>\",\"special\":true}}}";
+    static const char text[] = "hello<|tool|>the<|end|>";
+    opened o;
+    size_t n;
+    char more[256];
+    int32_t *ids, first = 0;
+    memset(&o, 0, sizeof o);
+    char *data = slurp(&o.a, "dummy_prefix.model", &n);
+    if (!data) return;
+    source src = source_memory("tokenizer.model", data, n);
+    o.code = tokenizer_from_sentencepiece(&o.a, &src, NULL, 0, &o.section, &o.err);
+    first = o.section.n_ids;
+    snprintf(more, sizeof more, config, (int)first, (int)first + 1);
+    source extra = source_memory("tokenizer_config.json", more, strlen(more));
+    o.code = tokenizer_from_sentencepiece(&o.a, &src, &extra, 0, &o.section, &o.err);
+    open_section(&o);
+    if (o.t) {
+        int64_t count = encode(o.t, text, strlen(text), TFM_ENCODE_PARSE_SPECIAL, &ids), tools = 0, ends = 0;
+        for (int64_t i = 0; i < count; i++) tools += ids[i] == first, ends += ids[i] == first + 1;
+        check(tools == 1 && ends == 1 && ids[count - 1] == first + 1, "added tokens, parsed");
+        free(ids);
+        count = encode(o.t, text, strlen(text), 0, &ids);
+        tools = ends = 0;
+        for (int64_t i = 0; i < count; i++) tools += ids[i] == first, ends += ids[i] == first + 1;
+        check(tools == 1 && ends == 0, "the control token that a user typed is text");
+        free(ids);
+    }
+    arena_free(&o.a);
 }
 
 /* Another name of the pre-tokenizer, of any length, in a file's bytes. */
@@ -267,8 +302,8 @@ static void check_gguf_rows(const char *file)
         if (data && *member_text(kind, "pre")) data = rename_pre(&a, data, &n, member_text(kind, "pre"));
         if (!data) continue;
         from_gguf_bytes(&o, member_text(kind, "name"), data, n);
-        check_rows(&o, *member_text(kind, "pre") ? member_text(kind, "pre") : member_text(kind, "name"), json_get(root, "texts"),
-                   json_get(kind, "rows"), 0);
+        const char *pre = member_text(kind, "pre");
+        check_rows(&o, *pre ? pre : member_text(kind, "name"), json_get(root, "texts"), json_get(kind, "rows"), 0);
         arena_free(&o.a);
     }
     arena_free(&a);
@@ -481,7 +516,8 @@ typedef struct damage {
 
 static void use_damaged(const tfm_tokenizer *t)
 {
-    static const char text[] = "Hello  the world's 123 <s>\n\n \xE6\x97\xA5 e\xCC\x81 <|im_end|><word> \r\n\xE1\x84\x80";
+    static const char text[] = "Hello  the world's 123 <s>\n\n \xE6\x97\xA5 e\xCC\x81 <|im_end|><word> "
+                               "\r\n\xE1\x84\x80";
     int32_t ids[256];
     int64_t n = 0;
     size_t room = tfm_encode_size(t, sizeof text - 1);
@@ -530,11 +566,15 @@ void test_tokenizer_refused(void)
     static const struct { const char *pattern, *message; } cases[] = {
         {"a(b", "at byte 1: a group without an end"}, {"a)", "at byte 1: a ) without a ("}, {"x{2,1}", "at byte 1"},
         {"*a", "at byte 0: nothing to repeat"}, {"[a", "at byte 2: ] expected"}, {"[z-a]", "a range runs backwards"},
-        {"\\\\p{Klingon}", "at byte 3: this property is not known"}, {"(a)\\\\1", "at byte 3: this escape is not supported"},
+        {"\\\\p{Klingon}", "at byte 3: this property is not known"}, {"(a)\\\\1",
+                                                                      "at byte 3: this escape is not supported"},
         {"(?<=a+)b", "look-behind without a fixed length"}, {"(a*)*", "can be empty and is repeated without limit"},
-        {"(?>(ab)+)", "repetition without limit"}, {"a{2000}", "a count above 1024"}, {"(?<n>a)(?(1)b)", "not supported"},
-        {"a|(?i:stra\\\\x{DF}e)(?=.*x)", NULL}, {"(?<!a|bc)x|[^\\\\p{Han}&&[:alpha:]]++|\\\\b(?:\\\\s\\\\w)*?z", NULL}, {"(?=x)|a*", NULL}};
-    static const char form[] = "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"%s\"},\"behavior\":\"Isolated\"},"
+        {"(?>(ab)+)", "repetition without limit"}, {"a{2000}", "a count above 1024"}, {"(?<n>a)(?(1)b)",
+                                                                                       "not supported"},
+        {"a|(?i:stra\\\\x{DF}e)(?=.*x)", NULL}, {"(?<!a|bc)x|[^\\\\p{Han}&&[:alpha:]]++|\\\\b(?:\\\\s\\\\w)*?z", NULL},
+            {"(?=x)|a*", NULL}};
+    static const char form[] = "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"%s\"},"
+                               "\"behavior\":\"Isolated\"},"
                                "\"model\":{\"type\":\"WordLevel\",\"vocab\":{\"a\":0},\"unk_token\":\"a\"}}";
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char text[512];

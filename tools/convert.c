@@ -482,7 +482,7 @@ static int tokenizer_of_file(const source *src, arena *mem, int64_t n_rows, tok_
         return code ? code : tokenizer_from_gguf(mem, &g, n_rows, out, err);
     }
     if (b[0] == '{' || (b[0] == 0xef && b[1] == 0xbb)) return tokenizer_from_json(mem, src, NULL, n_rows, out, err);
-    if (b[0] == 0x0a && b[1] != 0) return tokenizer_from_sentencepiece(mem, src, n_rows, out, err);
+    if (b[0] == 0x0a && b[1] != 0) return tokenizer_from_sentencepiece(mem, src, NULL, n_rows, out, err);
     return tokenizer_from_llama2c(mem, src, n_rows, out, err);
 }
 

@@ -7,12 +7,13 @@
  *   flags         i  ASCII and other letters match either case (one character for one)    m  . matches a newline too
  *   quantifier    ? * + {m} {m,} {,n} {m,n}                greedy; ?? *? +? {m,n}? lazy; ?+ *+ ++ possessive
  *   class         [...] [^...] of characters, ranges, classes, [:name:], the escapes below; && intersects
- *   escapes       \p{name} \P{name} \p{^name}: general categories (L, Lu, Letter), scripts (Han), properties (Alphabetic)
+ *   escapes       \p{name} \P{name} \p{^name}: categories (L, Lu, Letter), scripts (Han), properties (Alphabetic)
  *                 \s \S \d \D \w \W \h \H  \r \n \t \f \v \a \e \xHH \x{H} \uHHHH  \ before ASCII punctuation
  *
  * Lines as in Oniguruma: ^ and $ match at every line, . everything but a newline. A look-ahead sees at most
- * 4096 turns of what it repeats. Refused: repetition without limit inside a look-behind or an atomic group and of what can be
- * empty (all of this keeps matching bounded), look-behind without a fixed length, back references, counts above 1024.
+ * 4096 turns of what it repeats. Refused: repetition without limit inside a look-behind or an atomic group and
+ * of what can be empty (all of this keeps matching bounded), look-behind without a fixed length, back references, counts
+ * above 1024.
  */
 #include "regex.h"
 
@@ -96,7 +97,10 @@ static uint32_t category_mask(const char *name, size_t n) {
     uint32_t mask = short_category_mask(name, n);
     for (size_t i = 0; !mask && i < sizeof names / sizeof names[0]; i++) {
         size_t k = 0;
-        while (k < n && names[i][1][k] && ((name[k] | 32) == names[i][1][k] || (name[k] == '_' && names[i][1][k] == '_'))) k++;
+        for (; k < n && names[i][1][k]; k++) {
+            const int same = name[k] == '_' ? names[i][1][k] == '_' : (name[k] | 32) == names[i][1][k];
+            if (!same) break;
+        }
         if (k == n && !names[i][1][k]) mask = short_category_mask(names[i][0], strlen(names[i][0]));
     }
     return mask;
@@ -259,7 +263,8 @@ static int find_class(const regex_pool *pool, const uint8_t *head, size_t first,
         const uint8_t *other = pool->classes + 32 * i;
         uint32_t at = load_u32(other + 20);
         if (memcmp(other, head, 20) == 0 && memcmp(other + 24, head + 24, 8) == 0 &&
-            (!n_kept || memcmp(pool->ranges + 8 * (size_t)at, pool->ranges + 8 * first, 8 * n_kept) == 0)) return (int)i;
+            (!n_kept || memcmp(pool->ranges + 8 * (size_t)at, pool->ranges + 8 * first,
+                               8 * n_kept) == 0)) return (int)i;
     }
     return -1;
 }
@@ -643,7 +648,9 @@ static int parse_repeat(compiler *c, int atom) {
     const int again = braces && mode == GREEDY && peek(c) == '+'; /* not possessive after braces: all of it, repeated */
     if (!again && strchr("?*+", peek(c)) && peek(c) > 0) return fail(c, c->at, "a quantifier on a quantifier");
     if (braces && mode == LAZY && min == max) return fail(c, from, "{n}? means something else here");
-    if (max == NO_LIMIT && can_be_empty(c, atom)) return fail(c, from, "this can be empty and is repeated without limit");
+    if (max == NO_LIMIT && can_be_empty(c, atom)) {
+        return fail(c, from, "this can be empty and is repeated without limit");
+    }
     if (kind != NODE_CLASS && mode == POSSESSIVE) { /* the same as an atomic group around it */
         int group = new_node(c, NODE_ATOMIC);
         if (group < 0) return -1;
@@ -788,7 +795,8 @@ static int is_run(const compiler *c, int id) {
     if (p->kind == NODE_ALTERNATIVES || p->kind == NODE_SEQUENCE) {
         return p->first >= 0 && c->nodes[p->first].next < 0 ? is_run(c, p->first) : -1;
     }
-    return p->kind == NODE_REPEAT && p->max == NO_LIMIT && p->mode != LAZY && c->nodes[p->first].kind == NODE_CLASS ? id : -1;
+    if (p->kind != NODE_REPEAT || p->max != NO_LIMIT || p->mode == LAZY) return -1;
+    return c->nodes[p->first].kind == NODE_CLASS ? id : -1;
 }
 static void generate_atomic(compiler *c, const node *p, int in_look) {
     const int run = is_run(c, p->first);

@@ -568,7 +568,9 @@ static int write_trie(tokenizer_build *b, blob *o, int root_table, const trie_te
     size_t most = 2, n_nodes = 1;
     uint32_t root[256] = {0};
     for (size_t i = 0; i < n; i++) most += texts[i].n;
-    if (most >= 1u << 24) return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: its tokens are too many or too long", b->file);
+    if (most >= 1u << 24) {
+        return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: its tokens are too many or too long", b->file);
+    }
     trie_range *ranges = (trie_range *)arena_array(b->a, most, sizeof *ranges);
     uint32_t *nodes = (uint32_t *)arena_array(b->a, most, 8);
     if (!ranges || !nodes) return out_of_memory(b);
@@ -636,7 +638,8 @@ static int write_unigram(tokenizer_build *b, blob *o) {
         const tok_piece *p = &b->pieces[id];
         uint64_t bits;
         if (p->score != p->score) {
-            return tool_fail(b->err, TFM_ERR_FORMAT, "%s: the score of token %u is not a number", b->file, (unsigned)id);
+            return tool_fail(b->err, TFM_ERR_FORMAT, "%s: the score of token %u is not a number", b->file,
+                             (unsigned)id);
         }
         memcpy(&bits, &p->score, 8);
         scores[2 * id] = (uint32_t)bits;
@@ -713,7 +716,8 @@ static int mark_whole_words(tokenizer_build *b, blob *o) {
 
 static void write_head(tokenizer_build *b, blob *o, uint32_t max_piece, uint32_t max_text, uint32_t max_added) {
     uint32_t words[TFM_TOK_TABLES] = {0};
-    const uint64_t bad = b->grow_mul * (uint64_t)(b->grow_bad + 0.999), good = b->grow_mul / 3 * (uint64_t)(b->grow_good + 0.999);
+    const uint64_t bad = b->grow_mul * (uint64_t)(b->grow_bad + 0.999);
+    const uint64_t good = b->grow_mul / 3 * (uint64_t)(b->grow_good + 0.999);
     uint64_t bits;
     memcpy(&bits, &b->unk_score, 8);
     words[TFM_TOK_FORM] = 2;

@@ -28,8 +28,9 @@ int tokenizer_from_hf(arena *a, const source_dir *dir, int64_t n_rows, tok_secti
 /* A bare tokenizer.json; config is tokenizer_config.json or NULL. */
 int tokenizer_from_json(arena *a, const source *json, const source *config, int64_t n_rows, tok_section *out,
                         tfm_error *err);
-/* A SentencePiece model. */
-int tokenizer_from_sentencepiece(arena *a, const source *model, int64_t n_rows, tok_section *out, tfm_error *err);
+/* A SentencePiece model; config is tokenizer_config.json, whose further tokens are added, or NULL. */
+int tokenizer_from_sentencepiece(arena *a, const source *model, const source *config, int64_t n_rows, tok_section *out,
+                                 tfm_error *err);
 /* The metadata "tokenizer.ggml.*". */
 int tokenizer_from_gguf(arena *a, const gguf *g, int64_t n_rows, tok_section *out, tfm_error *err);
 /* The names that tokenizer.ggml.pre may say for the i-th pre-tokenizer, a blank around each; the default comes last. NULL

@@ -1,5 +1,5 @@
-/* tokenizer_decoder.c - see tokenizer_decoder.h. A decoder is one row of the table at the end of the first part, a reader
- * and a case in run_step(). */
+/* tokenizer_decoder.c - see tokenizer_decoder.h. A decoder is one row of the table at the end of the first part,
+ * a reader and a case in run_step(). */
 #include "tokenizer_decoder.h"
 
 #include <stdlib.h>
@@ -14,7 +14,8 @@ static int refuse(const tokenizer_build *b, const json *at, const char *why) {
     return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: %s", json_path(at, path, sizeof path), why);
 }
 
-static int text_of(const tokenizer_build *b, const json *part, const char *key, const char *otherwise, const char **text,
+static int text_of(const tokenizer_build *b, const json *part, const char *key, const char *otherwise,
+                   const char **text,
                    size_t *n) {
     const json *v = json_get(part, key);
     if (json_is_null(v) && otherwise) {
@@ -99,7 +100,7 @@ static int by_place(tok_decoder *d, const tokenizer_build *b, const json *part) 
 }
 static int read_metaspace(tok_decoder *d, tokenizer_build *b, const json *part, decoder_step *s) {
     const json *scheme = json_get(part, "prepend_scheme");
-    int add, code = text_of(b, part, "replacement", TOK_SPACE_MARK, &s->from, &s->n_from);
+    int add = 1, code = text_of(b, part, "replacement", TOK_SPACE_MARK, &s->from, &s->n_from);
     if (!code) code = json_bool_or(part, "add_prefix_space", 1, &add, b->err);
     s->on = add && !(json_is(scheme, JSON_STRING) && strcmp(scheme->u.text, "never") == 0);
     return code || !s->on ? code : by_place(d, b, part);
@@ -157,8 +158,11 @@ static int read_part(tok_decoder *d, tokenizer_build *b, const json *part, int d
         for (size_t i = 0; !code && i < json_count(parts); i++) code = read_part(d, b, json_at(parts, i), depth + 1);
         return code;
     }
-    for (const decoder_row *row = rows; row->type; row++) if (strcmp(type, row->type) == 0) return add_step(d, b, part, row);
-    return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: \"%s\" is not supported", json_path(part, path, sizeof path), type);
+    for (const decoder_row *row = rows; row->type; row++) {
+        if (strcmp(type, row->type) == 0) return add_step(d, b, part, row);
+    }
+    return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: \"%s\" is not supported", json_path(part, path, sizeof path),
+                     type);
 }
 
 int decoder_read(tok_decoder *d, tokenizer_build *b, const json *decoder) {
@@ -230,7 +234,8 @@ static text stripped(text t, const decoder_step *s) {
         t.p += s->n_from;
         t.n -= s->n_from;
     }
-    for (int64_t i = 0; i < s->stop && t.n >= s->n_from && memcmp(t.p + t.n - s->n_from, s->from, s->n_from) == 0; i++) {
+    for (int64_t i = 0; i < s->stop && t.n >= s->n_from; i++) {
+        if (memcmp(t.p + t.n - s->n_from, s->from, s->n_from) != 0) break;
         t.n -= s->n_from;
     }
     return t;
@@ -319,8 +324,9 @@ static int piece_prints(tok_decoder *d, tokenizer_build *b, tok_piece *p, int *a
 int decoder_apply(tok_decoder *d, tokenizer_build *b) {
     int all_bare = 1, differ = 0, code = TFM_OK;
     for (uint32_t id = 0; !code && id < b->n_ids; id++) {
-        if (b->pieces[id].name && b->pieces[id].flags & TFM_TOKEN_PRESENT) code = piece_prints(d, b, &b->pieces[id], &all_bare);
-        differ |= b->pieces[id].first != NULL;
+        tok_piece *p = &b->pieces[id];
+        if (p->name && p->flags & TFM_TOKEN_PRESENT) code = piece_prints(d, b, p, &all_bare);
+        differ |= p->first != NULL;
     }
     if (code || !differ || !all_bare) return code;
     for (uint32_t id = 0; id < b->n_ids; id++) b->pieces[id].first = NULL;

@@ -1,5 +1,5 @@
-/* tokenizer_decoder.h - the decoder of a tokenizer.json, carried out on every piece while converting: a file holds what the
- * pieces print, not how the reference gets there. */
+/* tokenizer_decoder.h - the decoder of a tokenizer.json, carried out on every piece while converting: a file
+ * holds what the pieces print, not how the reference gets there. */
 #ifndef TOOLS_TOKENIZER_DECODER_H
 #define TOOLS_TOKENIZER_DECODER_H
 

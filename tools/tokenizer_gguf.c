@@ -1,4 +1,5 @@
-/* tokenizer_gguf.c - the vocabularies in GGUF files: "gpt2" (byte-level, a named pre-tokenizer), "llama" (BPE by scores),
+/* tokenizer_gguf.c - the vocabularies in GGUF files: "gpt2" (byte-level, a named pre-tokenizer), "llama" (BPE by
+ * scores),
  * "t5" (Unigram) and "bert" (WordPiece). The reference is llama.cpp; names of pre-tokenizers are known here and nowhere
  * else. */
 #include "tokenizer_build.h"
@@ -51,19 +52,21 @@ static const char qwen35[] =
 static const char bare_words[] = BEFORE_WORD "\\p{L}+|\\p{N}" PUNCTUATION_RUNS NEWLINES_AND_SPACES;
 static const char all_digits[] = CONTRACTIONS "|" BEFORE_WORD "\\p{L}+|\\p{N}+" PUNCTUATION_RUNS NEWLINES_AND_SPACES;
 static const char one_newline[] =
-    "'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|" BEFORE_WORD "\\p{L}+|\\p{N}" PUNCTUATION_RUNS "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+";
+    "'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|" BEFORE_WORD "\\p{L}+|\\p{N}" PUNCTUATION_RUNS
+    "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+";
 static const char seed_coder[] =
     CONTRACTIONS "|" BEFORE_WORD "\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+" NEWLINES_AND_SPACES;
 static const char exaone_moe[] =
     CONTRACTIONS "|" BEFORE_WORD "(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?"
     "|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+";
 static const char spark[] =
-    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+|[\\r\\n]"
-    "|\\s+(?!\\S)|\\s+";
+    "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
+    "| ?[\\p{P}\\p{S}]+|[\\r\\n]|\\s+(?!\\S)|\\s+";
 static const char lines[] = "[^\\n]+|[\\n]+";
 static const char newline[] = "[\\r\\n]";
 static const char spaced_letters[] = "\\s?\\p{L}+", spaced_punctuation[] = "\\s?\\p{P}+", last_spaces[] = "\\s+$";
-static const char sentences[] = " ?[^(\\s|.,!?\xE2\x80\xA6\xE3\x80\x82\xEF\xBC\x8C\xE3\x80\x81\xE0\xA5\xA4\xDB\x94\xD8\x8C)]+";
+static const char sentences[] =
+    " ?[^(\\s|.,!?\xE2\x80\xA6\xE3\x80\x82\xEF\xBC\x8C\xE3\x80\x81\xE0\xA5\xA4\xDB\x94\xD8\x8C)]+";
 static const char thousands[] = "(?=([0-9]{3})+(?![0-9]))";
 /* By threes from the right; the first group with what stands before it. */
 static const char counted[] = "[^\\p{N}]*\\p{N}{1,3}(?=(?:\\p{N}{3})*(?!\\p{N}))";
@@ -112,7 +115,8 @@ enum { MAX_EXPRESSIONS = 6, WHOLE = 1, BOS = 2, SPACES = 4, SEP = 8 };
 typedef struct pre_tokenizer {
     const char *names; /* blanks around each */
     const char *expressions[MAX_EXPRESSIONS];
-    int how; /* WHOLE: words that are pieces stay whole; BOS, SEP: ids around; SPACES: pieces have U+2581, text no bytes */
+    int how; /* WHOLE: words that are pieces stay whole; BOS, SEP: ids around; SPACES: pieces have U+2581,
+        text no bytes */
 } pre_tokenizer;
 
 static const pre_tokenizer known[] = {
@@ -414,7 +418,7 @@ static int bert_piece(tokenizer_build *b, const vocabulary *v, uint32_t id) {
 }
 
 static int read_bert(tokenizer_build *b, vocabulary *v) {
-    int lower = 1, accents, code = TFM_OK;
+    int lower = 1, accents = 1, code = TFM_OK;
     for (uint32_t id = 0; !code && id < v->tokens->count; id++) code = bert_piece(b, v, id);
     if (!code) code = gguf_bool_or(v->g, "tokenizer.ggml.normalizer.lowercase", 1, &lower, b->err);
     if (!code) code = gguf_bool_or(v->g, "tokenizer.ggml.normalizer.strip_accents", lower, &accents, b->err);

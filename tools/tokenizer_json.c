@@ -12,8 +12,9 @@
 
 enum { LIMIT_JSON = 1 << 28 };
 
-/* Two ways to keep the text: as the reference has it, with bytes as the characters of the byte-level alphabet and spaces
- * as U+2581, or (`bytes`, b.spaces) with bytes and spaces as they are. The second is what most files allow, and fast. */
+/* Two ways to keep the text: as the reference has it, with bytes as the characters of the byte-level alphabet and
+ * spaces as U+2581, or (`bytes`, b.spaces) with bytes and spaces as they are. The second is what most files allow, and
+ * fast. */
 typedef struct hf {
     tokenizer_build b;
     tok_decoder decoder;
@@ -97,7 +98,8 @@ static void look_any(hf *h, const json *part) {
     h->level_last = 0;
 }
 static int is_mark_replace(const json *part) {
-    return is_text(json_get(json_get(part, "pattern"), "String"), " ") && is_text(json_get(part, "content"), TOK_SPACE_MARK);
+    return is_text(json_get(json_get(part, "pattern"), "String"), " ") &&
+           is_text(json_get(part, "content"), TOK_SPACE_MARK);
 }
 static void look_replace(hf *h, const json *part) {
     look_any(h, part);
@@ -131,7 +133,8 @@ static int run_replace(hf *h, const json *part) {
     if (code) return code;
     if (is_mark_replace(part)) return replace_spaces(h);
     if (is_regex) {
-        return build_rewrite(&h->b, json_path(from, path, sizeof path), from->u.text, from->count, to->u.text, to->count);
+        return build_rewrite(&h->b, json_path(from, path, sizeof path), from->u.text, from->count, to->u.text,
+                             to->count);
     }
     return build_replace(&h->b, from->u.text, from->count, to->u.text, to->count);
 }
@@ -183,7 +186,8 @@ static int run_nmt(hf *h, const json *part) {
 /* Spaces around ideographs. */
 static int space_ideographs(hf *h) {
     static const uint32_t ranges[][2] = {{0x3400, 0x4DBF}, {0x4E00, 0x9FFF}, {0xF900, 0xFAFF}, {0x20000, 0x2A6DF},
-                                         {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF}, {0x2F800, 0x2FA1F}};
+                                         {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F}, {0x2B920, 0x2CEAF},
+                                         {0x2F800, 0x2FA1F}};
     enum { N = sizeof ranges / sizeof ranges[0] };
     uint32_t rows[N][4] = {{0}};
     const unicode_map map = {rows[0], N, (const unsigned char *)" ", 1};
@@ -720,7 +724,8 @@ static int read_model(hf *h, int64_t last_added) {
     h->b.model = (uint32_t)kind;
     code = readers[kind](h, model, last_added);
     if (!code && h->b.unk == TOK_NONE && !(h->b.flags & (TFM_TOK_BYTE_LEVEL | TFM_TOK_BYTE_FALLBACK))) {
-        build_warn(&h->b, arena_printf(h->b.a, "%s: it has no unknown token; what it does not know is left out", h->b.file));
+        build_warn(&h->b, arena_printf(h->b.a, "%s: it has no unknown token; what it does not know is left out",
+                                       h->b.file));
     }
     return code;
 }
@@ -890,7 +895,8 @@ int tokenizer_from_hf(arena *a, const source_dir *dir, int64_t n_rows, tok_secti
     } else if (code == 1) {
         code = dir->open(dir->user, "tokenizer.model", &model_file, err);
         if (code == 0) {
-            code = tokenizer_from_sentencepiece(a, &model_file, n_rows, out, err);
+            code = tokenizer_from_sentencepiece(a, &model_file, have_config == 0 ? &config_file : NULL, n_rows, out,
+                                                err);
             dir->close(dir->user, &model_file);
         } else if (code == 1) {
             code = tool_fail(err, TFM_ERR_IO, "%s: neither tokenizer.json nor tokenizer.model is there", dir->name);

@@ -1,4 +1,5 @@
 /* tokenizer_spm.c - vocabularies whose pieces have scores: SentencePiece models and tokenizer.bin of llama2.c. */
+#include "json.h"
 #include "llama2c.h"
 #include "tokenizer_build.h"
 
@@ -233,13 +234,39 @@ static void unigram_scores(tokenizer_build *b, const spm_model *m) {
     b->unk_score = unknown;
 }
 
-static int read_spm(tokenizer_build *b, wire w) {
+/* Tokens that only tokenizer_config.json has (added_tokens_decoder: {"id": {content, special, ...}}), from id n on:
+ * matched in the text before everything else. */
+static int64_t last_extra(const json *extra, int64_t n) {
+    int64_t id, last = n - 1;
+    for (size_t i = 0; i < json_count(extra); i++) {
+        const json *item = json_at(extra, i);
+        if (!parse_int64(item->key, item->key_length, &id) && id > last) last = id;
+    }
+    return last;
+}
+static int extra_tokens(tokenizer_build *b, const json *extra, int64_t n) {
+    int code = TFM_OK;
+    for (size_t i = 0; i < json_count(extra) && !code; i++) {
+        const json *item = json_at(extra, i), *content = json_get(item, "content");
+        int64_t id;
+        int special = 0;
+        if (parse_int64(item->key, item->key_length, &id) || id < n || !json_is(content, JSON_STRING)) continue;
+        code = build_piece(b, id, content->u.text, content->count);
+        if (!code) code = json_bool_or(item, "special", 0, &special, b->err);
+        if (!code) code = tok_matched_piece(b, (uint32_t)id, special, 0);
+    }
+    return code;
+}
+
+static int read_spm(tokenizer_build *b, wire w, const json *extra) {
     spm_model m;
     wire_field f;
     uint32_t id = 0;
     int code = spm_scan(b, w, &m);
-    if (!code) code = build_ids(b, (int64_t)m.n_pieces, (size_t)m.n_pieces);
+    const int64_t n = code ? 0 : (int64_t)m.n_pieces;
+    if (!code) code = build_ids(b, last_extra(extra, n) + 1, (size_t)n + json_count(extra));
     while (!code && wire_next(&w, &f)) if (f.number == 1) code = spm_piece(b, &m, id++, f.bytes);
+    if (!code) code = extra_tokens(b, extra, n);
     if (code) return code;
     b->flags = TFM_TOK_FUSE_UNK | TFM_TOK_PER_BYTE | TFM_TOK_STRIP_MARKS | (m.byte_fallback
                                                                             ? (uint32_t)TFM_TOK_BYTE_FALLBACK : 0u);
@@ -258,18 +285,20 @@ static int read_spm(tokenizer_build *b, wire w) {
     return code;
 }
 
-int tokenizer_from_sentencepiece(arena *a, const source *model, int64_t n_rows, tok_section *out, tfm_error *err) {
+int tokenizer_from_sentencepiece(arena *a, const source *model, const source *config, int64_t n_rows, tok_section *out,
+                                 tfm_error *err) {
+    const json *more = config ? json_read(config, LIMIT_MODEL, a, err) : NULL;
     tokenizer_build b;
     char *text;
     size_t n;
     build_begin(&b, a, model->name, n_rows, out, err);
-    int code = source_read_all(model, LIMIT_MODEL, a, &text, &n, err);
+    int code = config && !more ? TFM_ERR_FORMAT : source_read_all(model, LIMIT_MODEL, a, &text, &n, err);
     if (code) return code;
     wire w;
     w.p = (const unsigned char *)text;
     w.end = w.p + n;
     w.bad = 0;
-    code = read_spm(&b, w);
+    code = read_spm(&b, w, json_get(more, "added_tokens_decoder"));
     return code ? build_abandon(&b, code) : build_finish(&b);
 }
 

@@ -1,5 +1,6 @@
-/* unicode.h - what the converter knows of Unicode: maps and groups of characters that go into a file as data, and sets of
- * characters for expressions. The tables (unicode_tables.h) are made by gen_unicode.py from the reference. */
+/* unicode.h - what the converter knows of Unicode: maps and groups of characters that go into a file as data, and
+ * sets of characters for expressions. The tables (unicode_tables.h, unicode_gguf.h) are made by gen_unicode.py from the
+ * references. */
 #ifndef TOOLS_UNICODE_H
 #define TOOLS_UNICODE_H
 

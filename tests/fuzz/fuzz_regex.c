@@ -1,6 +1,6 @@
 /* fuzz_regex.c - libFuzzer target for expressions: whatever compiles splits any text into pieces that make it up again,
- * in bounded time. Input: the expression, a zero byte, a text. The pieces are characters of a vocabulary of bytes, so that
- * the ids spell the text. */
+ * in bounded time. Input: the expression, a zero byte, a text. The vocabulary is that of bytes, so that the ids spell
+ * the text. */
 #include <stdlib.h>
 #include <string.h>
 

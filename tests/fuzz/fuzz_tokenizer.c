@@ -1,5 +1,6 @@
-/* fuzz_tokenizer.c - libFuzzer target for tokenizer.json: what the converter accepts can be opened and encodes and decodes
- * any text. The text follows the document after a zero byte; without one, the document itself is the text. */
+/* fuzz_tokenizer.c - libFuzzer target for tokenizer.json: what the converter accepts can be opened and
+ * encodes and decodes any text. The text follows the document after a zero byte; without one, the document itself is
+ * the text. */
 #include <stdlib.h>
 #include <string.h>
 
