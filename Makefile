@@ -159,17 +159,20 @@ FUZZ_CFLAGS = -g -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-r
 $(BUILD)/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(ARCHIVE)
 	$(CC) $(CFLAGS) -fsanitize=fuzzer -pthread -o $@ $^ $(LDLIBS)
 
+# One target, as many at a time as there are processors: sh -c FUZZ_ONE BUILD TARGET.
+JOBS = $(shell getconf _NPROCESSORS_ONLN)
+FUZZ_ONE = d=$$0/fuzz f=$$1; mkdir -p $$d/corpus_$$f $$0/tests/seeds_$$f; \
+    if $$d/fuzz_$$f -max_total_time=$(T) -timeout=20 -rss_limit_mb=4096 -verbosity=1 -print_final_stats=0 \
+        -artifact_prefix=$$d/$$f- $$d/corpus_$$f $$0/tests/seeds_$$f > $$d/$$f.log 2>&1; \
+    then echo ok > $$d/$$f.result; echo "fuzz_$$f: $$(tail -n 1 $$d/$$f.log)"; \
+    else echo "FAILED fuzz_$$f:"; tail -n 40 $$d/$$f.log; fi
+
 fuzz: $(BUILD)/run_tests
 	@$(BUILD)/run_tests --dir $(BUILD)/tests seeds file split sources tokenizer_kinds > /dev/null || echo "the tests fail: make test"
 	@$(MAKE) --no-print-directory $(FUZZERS:%=$(BUILD)/fuzz/fuzz_%) BUILD=$(BUILD)/fuzz CC=$(CLANG) CFLAGS="$(FUZZ_CFLAGS)"
-	@passed=0; failed=0; for f in $(FUZZERS); do \
-	    mkdir -p $(BUILD)/fuzz/corpus_$$f $(BUILD)/tests/seeds_$$f; \
-	    if $(BUILD)/fuzz/fuzz_$$f -max_total_time=$(T) -timeout=20 -rss_limit_mb=4096 -verbosity=1 -print_final_stats=0 \
-	        -artifact_prefix=$(BUILD)/fuzz/$$f- $(BUILD)/fuzz/corpus_$$f $(BUILD)/tests/seeds_$$f \
-	        > $(BUILD)/fuzz/$$f.log 2>&1; \
-	    then passed=$$((passed + 1)); echo "fuzz_$$f: $$(tail -n 1 $(BUILD)/fuzz/$$f.log)"; \
-	    else failed=$$((failed + 1)); echo "FAILED fuzz_$$f:"; tail -n 40 $(BUILD)/fuzz/$$f.log; fi; \
-	done; echo "$$passed passed, $$failed failed"; test $$failed = 0
+	@rm -f $(BUILD)/fuzz/*.result; printf '%s\n' $(FUZZERS) | xargs -n 1 -P $(JOBS) sh -c '$(FUZZ_ONE)' $(BUILD); \
+	    passed=$$(cat $(BUILD)/fuzz/*.result | grep -c ok); \
+	    echo "$$passed passed, $$(($(words $(FUZZERS)) - passed)) failed"; test $$passed = $(words $(FUZZERS))
 
 # Against llama.cpp's quantiser: make quality LLAMA=folder of llama-quantize
 LLAMA =
