@@ -115,8 +115,8 @@
    static buffer, nothing else grows but the stack. tfm_eval uses float32 and integers only: no double arithmetic, no 64-bit
    division, no unaligned access of its own (the C library's memcpy may make some where the CPU can). Roots are rounded
    correctly; sine and cosine of rotary angles are within 0.55 ulp, e^x within 1.5, expm1 within 2, log1p within 2.5: not
-   libm's, so that every CPU gives the same bits as the scalar pass of a desktop. TFM_TYPES, TFM_NO_NFC and TFM_NO_MESSAGES
-   make the program smaller. Where the CPU has SMLAD (Cortex-M4 and up) the dot products of the scalar pass use it unless
+   libm's, so that every CPU gives the same bits as the scalar pass of a desktop. TFM_TYPES, TFM_NO_NFC, TFM_NO_EXPERTS and
+   TFM_NO_MESSAGES make the program smaller. Where the CPU has SMLAD (Cortex-M4 and up) the dot products of the scalar pass use it unless
    TFM_NO_SIMD: the same bits, 8 % fewer instructions. examples/embedded runs on Cortex-M4F, Cortex-M55 and 32-bit RISC-V.
 
    FLAGS
@@ -147,6 +147,7 @@
        TFM_NO_STDIO   no files: tfm_model_open is missing          TFM_NO_MMAP    files are read, never mapped
        TFM_NO_MALLOC  no default allocator                         TFM_NO_TEXT    no tokenizer
        TFM_NO_MESSAGES  errors have a code and its number for a text (10 KB)
+       TFM_NO_EXPERTS no mixtures of experts (4 KB of Thumb-2 code)
        TFM_NO_THREADS everything on the caller's thread: neither OpenMP nor cfg.parallel
        TFM_NO_SCALAR  no scalar pass in WebAssembly with SIMD
        TFM_NO_SIMD    scalar pass only                             TFM_NO_AVX2 (AVX-VNNI too), TFM_NO_AVX512, TFM_NO_AMX
@@ -1281,7 +1282,7 @@ static float tfm__log1p(float x) {
 }
 
 /* x^y, x > 0, within 1e-5 of it, for norms that are neither sums nor squares. */
-static float tfm__power(float x, float y) {
+static TFM__UNUSED float tfm__power(float x, float y) {
     float e_x;
     tfm__expm1(y * (x < 1.0f ? -tfm__log1p(1.0f / x - 1.0f) : tfm__log1p(x - 1.0f)), &e_x);
     return e_x;
@@ -2216,6 +2217,9 @@ static tfm_result tfm__check_groups(const tfm_block *b, int i, tfm_error *err) {
 }
 
 static tfm_result tfm__check_experts(const tfm_block *b, int i, tfm_error *err) {
+#ifdef TFM_NO_EXPERTS
+    TFM__NEED(b->n_experts < 0, "block %d is a mixture of experts, which this build cannot run", i);
+#endif
     TFM__NEED(b->n_experts >= 1 && b->n_experts <= TFM__MAX_EXPERTS, "block %d: n_experts %d is out of range (1 to %d)", i,
               (int)b->n_experts, (int)TFM__MAX_EXPERTS);
     TFM__NEED(b->n_experts_used >= 1 && b->n_experts_used <= b->n_experts && b->n_experts_used <= TFM__MAX_PICKS,
@@ -4189,6 +4193,7 @@ static void tfm__dense(const tfm__pass *p, float *y, const float *x) {
     tfm__linears(p, h, b->d_ff, p->n, &down, 1);
 }
 
+#ifndef TFM_NO_EXPERTS
 /* --- mixture of experts: routing --- */
 
 /* What the router decided for the n tokens of a chunk; k = n_experts_used. A token and one of its experts are a pair:
@@ -4508,10 +4513,16 @@ static void tfm__mixture(const tfm__pass *p, float *y, const float *x) {
     tfm__trace(p, "experts", y, d);
     if (b->d_ff) tfm__add_shared(p, y, x);
 }
+#endif /* TFM_NO_EXPERTS */
 
 static void tfm__feed_forward(const tfm__pass *p, float *y, const float *x) {
-    if (p->b->ffn_kind == TFM_FFN_EXPERTS) tfm__mixture(p, y, x);
-    else tfm__dense(p, y, x);
+#ifndef TFM_NO_EXPERTS
+    if (p->b->ffn_kind == TFM_FFN_EXPERTS) {
+        tfm__mixture(p, y, x);
+        return;
+    }
+#endif
+    tfm__dense(p, y, x);
 }
 
 /* --- the block --- */
@@ -10776,7 +10787,7 @@ static const tfm_kernels FN(kernels) = {
           tfm_source_row gives a packed row back in its source form, as tfm-convert --to-gguf needs; packing is faster
           chat formats: tfm_model_chat, tfm_chat_render, tfm_encode_marked; tfm_stop_scan; tfm_sampler_config.bias
           no libm: own elementary functions, the same bits everywhere; sine and cosine of rotary angles are integers' work
-          without an operating system: TFM_NO_THREADS, TFM_NO_MESSAGES, TFM_TYPES; SMLAD in the scalar pass
+          without an operating system: TFM_NO_THREADS, TFM_NO_MESSAGES, TFM_NO_EXPERTS, TFM_TYPES; SMLAD in the scalar pass
           L2 norms; the residual as the normed value; masks of the Sparse Transformer; queries that grow with the logarithm
           of the position; RoPE that grows in steps; tfm_kernels has one more pointer, norm
    0.1.0  first version: dense decoders; byte-level and SentencePiece BPE; scalar, AVX2, AVX-VNNI, AVX-512, NEON and

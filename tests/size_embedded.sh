@@ -19,3 +19,4 @@ weigh() { # NAME FLAGS
 weigh "all weight types"
 weigh "Q8_0 alone" "-DTFM_TYPES=(1ull << TFM_Q8_0)"
 weigh "Q8_0 alone, no messages" "-DTFM_TYPES=(1ull << TFM_Q8_0)" -DTFM_NO_MESSAGES
+weigh "Q8_0 alone, no messages, no experts" "-DTFM_TYPES=(1ull << TFM_Q8_0)" -DTFM_NO_MESSAGES -DTFM_NO_EXPERTS

@@ -6,7 +6,7 @@
 
 out=${1:-build/dropin}
 strict="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
-none="-DTFM_NO_SIMD -DTFM_NO_TEXT -DTFM_NO_MALLOC -DTFM_NO_STDIO -DTFM_NO_MMAP -DTFM_NO_THREADS -DTFM_NO_MESSAGES"
+none="-DTFM_NO_SIMD -DTFM_NO_TEXT -DTFM_NO_MALLOC -DTFM_NO_STDIO -DTFM_NO_MMAP -DTFM_NO_THREADS -DTFM_NO_MESSAGES -DTFM_NO_EXPERTS"
 passed=0 failed=0 skipped=0
 mkdir -p "$out" || exit 1
 
@@ -54,7 +54,7 @@ if have gcc; then
     program "gcc -O3 -march=native" "gcc -std=c99 -O3 -march=native $strict"
     program "gcc -O0, TFM_TYPES of none but F32" "gcc -std=c99 -O0 $strict -DTFM_TYPES=0"
     program "gcc -O0, TFM_DEBUG" "gcc -std=c99 -O0 $strict -DTFM_DEBUG"
-    for switch in SIMD AVX2 AVX512 AMX TEXT MALLOC STDIO MMAP THREADS MESSAGES NFC; do
+    for switch in SIMD AVX2 AVX512 AMX TEXT MALLOC STDIO MMAP THREADS MESSAGES EXPERTS NFC; do
         program "gcc -O0, TFM_NO_$switch" "gcc -std=c99 -O0 $strict -DTFM_NO_$switch"
     done
 fi

@@ -11,6 +11,7 @@
 #define TFM_NO_MMAP
 #define TFM_NO_THREADS
 #define TFM_NO_NFC
+#define TFM_NO_EXPERTS
 #include "tfm.h"
 
 #include "board.h"
