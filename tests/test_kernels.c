@@ -878,7 +878,7 @@ static void check_attention(const tfm_kernels *k, const attention_case *c, const
 }
 
 void test_kernel_attention(void) {
-    static const float slopes[8] = { 0.5f, 0.25f, 0.125f, 0.0625f, 0.01f, 1.0f, 0.003f, 0.7f };
+    static const float slopes[9] = { 0.5f, 0.25f, 0.125f, 0.0625f, 0.01f, 1.0f, 0.003f, 0.7f, 0.05f };
     static const attention_case cases[] = {
         { TFM_F32, 4, 2, 64, 7, 0, 16, 0, 0 },        { TFM_F32, 3, 3, 7, 5, 60, 128, 0, 0 },
         { TFM_F32, 1, 1, 1, 3, 10, 32, 0, 30.0f },    { TFM_F16, 6, 2, 20, 9, 120, 130, 0, 0 },
