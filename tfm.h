@@ -164,14 +164,15 @@
      an activation             [A3] a row of TFM__ACTIVATIONS; [C] its function. Example: relu2 is X(RELU2, 2, "relu2", relu2)
                                and EN(act_relu2). A converter reads it under the name in the row.
      a norm                    [A3] a row of TFM__NORMS; [C] its function. Example: l2 is X(L2, 3, "l2", l2) and FN(norm_l2).
-                               tests/test_recipes.c follows these three.
      a way to route tokens     [A4] enum value and its rule at TFM_FFN_EXPERTS; [B5] its name in tfm__enums; [B9]
                                tfm__route_rows or tfm__weigh_picks; tests/test_moe.c: one row and its plain form
-     a weight type             [A3] enum value; [B3] index and row of tfm__formats, its unpack, its book; [C] FN(q8_kernels),
-                               the case in FN(widen), its scales if none fits; tools/gguf.c the row; tests/test_kernels.c;
+     a weight type             [A3] enum value; [B3] its name in TFM__BLOCK_TYPES, its row of tfm__formats; only if none that
+                               is there fits: its unpack, book or way of scales, in [B3] and FN(unit_scales);
+                               tools/gguf.c the row; tests/test_kernels.c;
                                to quantise: tools/quantize.c a row of schemes, tools/mix.c a row of MIX_TABLE
-     an instruction set        [A3] enum value and name; [B12] pass number, detection bit, stanza, row of tfm__passes; [C] a
-                               block of primitives
+     an instruction set        [A3] enum value; [B12] pass number, stanza, detection bit, row of tfm__passes, name in
+                               tfm_isa_name; [C] a block of primitives, or by TFM__OLD what differs from another
+   tests/test_recipes.c follows them: what stands behind TFM__TEST_PARTS is one of each, but for the routing.
 
    Until version 1.0 the API may break; each break is a line in the history at the end.
    ================================================================================================================= */
@@ -255,6 +256,9 @@ enum {
     TFM_F32 = 0, TFM_F16 = 1, TFM_Q4_0 = 2, TFM_Q4_1 = 3, TFM_Q5_0 = 6, TFM_Q5_1 = 7, TFM_Q8_0 = 8,
     TFM_Q2_K = 10, TFM_Q3_K = 11, TFM_Q4_K = 12, TFM_Q5_K = 13, TFM_Q6_K = 14, TFM_IQ4_NL = 20, TFM_IQ4_XS = 23,
     TFM_BF16 = 30, TFM_MXFP4 = 39
+#ifdef TFM__TEST_PARTS
+    , TFM_TEST = 63 /* of tests/test_recipes.c, as all that stands behind this macro */
+#endif
 };
 
 /* Bits a weight, as the file and the memory bus have it, scales included:
@@ -324,6 +328,9 @@ enum {
     TFM_ISA_AVXVNNI = 7, /* AVX2 and the dot product of bytes that CPUs without AVX-512 have */
     TFM_ISA_AMX = 8      /* AVX-512 and byte tiles, Linux only. Only by this name, never by AUTO: machines may claim it
                             and fail, so try it in a child process first (tools/isa.c does). */
+#ifdef TFM__TEST_PARTS
+    , TFM_ISA_TEST = 9   /* scalar with a dot product of its own */
+#endif
 };
 
 /* Activations: TFM_ACT_ name, number (they ascend by 1), name in words, function EN(act_...) of [C]. GLU forms multiply
@@ -1383,11 +1390,19 @@ static void tfm__sin_cos(float angle, float *sin_out, float *cos_out) {
 #pragma fp_contract(off)
 #endif
 
+/* The types in blocks, in the order of tfm__formats. */
+#define TFM__BLOCK_TYPES(X) \
+    X(Q8_0) X(Q4_0) X(Q4_1) X(Q5_0) X(Q5_1) X(Q2_K) X(Q3_K) X(Q4_K) X(Q5_K) X(Q6_K) X(IQ4_NL) X(IQ4_XS) X(MXFP4) \
+    TFM__TEST_TYPE(X)
+#ifdef TFM__TEST_PARTS
+#define TFM__TEST_TYPE(X) X(TEST)
+#else
+#define TFM__TEST_TYPE(X)
+#endif
+
 /* Indices into tfm__formats. */
-enum {
-    TFM__F32, TFM__F16, TFM__BF16, TFM__Q8_0, TFM__Q4_0, TFM__Q4_1, TFM__Q5_0, TFM__Q5_1,
-    TFM__Q2_K, TFM__Q3_K, TFM__Q4_K, TFM__Q5_K, TFM__Q6_K, TFM__IQ4_NL, TFM__IQ4_XS, TFM__MXFP4, TFM__N_FORMATS
-};
+#define TFM__FORMAT_ID(F) TFM__##F,
+enum { TFM__F32, TFM__F16, TFM__BF16, TFM__BLOCK_TYPES(TFM__FORMAT_ID) TFM__N_FORMATS };
 
 /* How integer scales are stored in a source block. */
 enum { TFM__SC_NONE, TFM__SC_NIBBLES, TFM__SC_SIGNED6, TFM__SC_SIX_SIX, TFM__SC_INT8, TFM__SC_SPLIT6, TFM__SC_E8M0 };
@@ -1433,7 +1448,10 @@ static const tfm__format tfm__formats[TFM__N_FORMATS] = {
     { { TFM_Q6_K, "Q6_K", 256, 210 }, 6, 6, 0, 32, 16, 0, TFM__SC_INT8,    208, 0, 192, { 0, 4, 64 },  { 128, 2, 32 } },
     { { TFM_IQ4_NL, "IQ4_NL", 32, 18 }, 4, 8, 1, 0,  0, 0, TFM__SC_NONE,      0,  0,   0, { 2, 4, 16 }, { 0, 0, 0 } },
     { { TFM_IQ4_XS, "IQ4_XS", 256, 136 }, 4, 8, 1, 0, 32, 0, TFM__SC_SPLIT6,  0,  0,   2, { 8, 4, 16 }, { 0, 0, 0 } },
-    { { TFM_MXFP4, "MXFP4", 32, 17 }, 4, 5, 2, 12,  0, 0, TFM__SC_E8M0,      0,  0,   0, { 1, 4, 16 },  { 0, 0, 0 } }
+    { { TFM_MXFP4, "MXFP4", 32, 17 }, 4, 5, 2, 12,  0, 0, TFM__SC_E8M0,      0,  0,   0, { 1, 4, 16 },  { 0, 0, 0 } },
+#ifdef TFM__TEST_PARTS
+    { { TFM_TEST, "TEST", 32, 18 },   4, 4, 0,  5,  0, 0, TFM__SC_NONE,     16,  0,   0, { 0, 4, 16 },  { 0, 0, 0 } },
+#endif
 };
 
 /* The types that this build has. */
@@ -7894,6 +7912,8 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
 #define TFM__PASS_WASM 6
 #define TFM__PASS_AVXVNNI 7
 #define TFM__PASS_AMX 8
+#define TFM__PASS_TEST 9
+#define TFM__PASS_PORTABLE (TFM__PASS == TFM__PASS_SCALAR || TFM__PASS == TFM__PASS_TEST)
 
 #if !defined(TFM_NO_SIMD) && !defined(__TINYC__) && (defined(__x86_64__) || defined(_M_X64))
 #if !defined(TFM_NO_AVX2)
@@ -8118,6 +8138,12 @@ typedef void (*tfm__strips_fn)(const tfm_matmul_args *a, int64_t strip0, int64_t
 #undef TFM__PASS
 #endif
 
+#ifdef TFM__TEST_PARTS
+#define TFM__PASS TFM__PASS_TEST
+#include TFM_SELF
+#undef TFM__PASS
+#endif
+
 /* --- what this CPU and its operating system can run --------------------------------------------------------------- */
 
 #if defined(TFM__HAS_AVX2) || defined(TFM__HAS_AVX512)
@@ -8174,6 +8200,8 @@ static uint32_t tfm__cpu_isas(void) {
 }
 #elif defined(TFM__HAS_WASM)
 static uint32_t tfm__cpu_isas(void) { return 1u << TFM_ISA_SCALAR | 1u << TFM_ISA_WASM; }
+#elif defined(TFM__TEST_PARTS)
+static uint32_t tfm__cpu_isas(void) { return 1u << TFM_ISA_SCALAR | 1u << TFM_ISA_TEST; }
 #else
 static uint32_t tfm__cpu_isas(void) { return 1u << TFM_ISA_SCALAR; }
 #endif
@@ -8220,6 +8248,9 @@ static const tfm_kernels *const tfm__passes[] = {
 #ifdef TFM__HAS_AMX
     &tfm__kernels_amx,
 #endif
+#ifdef TFM__TEST_PARTS
+    &tfm__kernels_test,
+#endif
 };
 enum { TFM__N_PASSES = (int)(sizeof tfm__passes / sizeof tfm__passes[0]) };
 
@@ -8238,7 +8269,12 @@ TFM_API const tfm_kernels *tfm_kernels_for(int32_t isa) {
 TFM_API int32_t tfm_isa_list(int i) { return i >= 0 && i < TFM__N_PASSES ? tfm__passes[i]->isa : 0; }
 
 TFM_API const char *tfm_isa_name(int32_t isa) {
-    static const char *const names[] = { "auto", "scalar", "avx2", "avx512", "neon", "neondot", "wasm", "avxvnni", "amx" };
+    static const char *const names[] = {
+        "auto", "scalar", "avx2", "avx512", "neon", "neondot", "wasm", "avxvnni", "amx",
+#ifdef TFM__TEST_PARTS
+        "test",
+#endif
+    };
     return isa >= 0 && isa < (int32_t)(sizeof names / sizeof names[0]) ? names[isa] : NULL;
 }
 
@@ -8395,7 +8431,7 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
 /* With registers everything is inlined into kernels whose format and shape are constants, and loops over registers are
    unrolled, or arrays of vectors would stay in memory (gcc leaves them at -O2). The scalar pass gains nothing from
    either, and would take minutes to compile under sanitizers. */
-#if TFM__PASS == TFM__PASS_SCALAR
+#if TFM__PASS_PORTABLE
 #define TFM__BODY TFM__NOINLINE TFM__UNUSED
 #define TFM__UNROLL
 #elif defined(__clang__)
@@ -8409,12 +8445,19 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
 #define TFM__UNROLL
 #endif
 
-#if TFM__PASS == TFM__PASS_SCALAR
+#if TFM__PASS_PORTABLE
 /* --- primitives, portable C: madd rounds twice -------------------------------------------------------------------- */
 
+#if TFM__PASS == TFM__PASS_SCALAR
 #define FN(name) tfm__##name##_scalar
 #define TFM__PASS_ISA TFM_ISA_SCALAR
 #define TFM__PASS_NAME "scalar"
+#else
+#define FN(name) tfm__##name##_test
+#define TFM__OLD(name) tfm__##name##_scalar
+#define TFM__PASS_ISA TFM_ISA_TEST
+#define TFM__PASS_NAME "test"
+#endif
 #define TFM__TOKENS 4 /* q8 matmul: tokens that share one unpacking */
 #define TFM__ABREAST 1 /* and of them, how many at a time: where a product waits for the one before it */
 #define TFM__STRIPS 1 /* float matmul: strips that share one activation */
@@ -8537,7 +8580,13 @@ TFM__BODY VB FN(lookup)(const int8_t *book, VB a) { /* book[16] at each byte, al
 TFM__BODY VI FN(byte)(VB a, int j) { VI r; TFM__LANES r.v[i] = a.v[4 * i + j]; return r; }
 /* acc + the products of n groups of 4 codes of `bits` bits (8: signed) with 4n signed activations. Codes of fewer bits are
    below 128: all are signed bytes. */
-#ifdef TFM__HAS_SMLAD
+#if TFM__PASS == TFM__PASS_TEST
+TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
+    (void)bits;
+    for (int k = 0; k < 4 * n; k++) TFM__LANES acc.v[i] += (int8_t)c[k / 4].v[4 * i + k % 4] * x[k];
+    return acc;
+}
+#elif defined(TFM__HAS_SMLAD)
 TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
     (void)bits;
     for (int g = 0; g < n; g++) { /* bytes 0 and 2, then 1 and 3, as pairs of 16 bits */
@@ -9476,7 +9525,7 @@ TFM__BODY v128_t PART(dot)(v128_t acc, const v128_t *c, int n, const int8_t *x, 
 /* --- elementary functions ----------------------------------------------------------------------------------------- */
 /* Over EF: a vector; in the scalar pass one lane, or most of its code and time would go into handing vectors about. */
 
-#if TFM__PASS == TFM__PASS_SCALAR
+#if TFM__PASS_PORTABLE
 #define EN(name) FN(name##_lane)
 #define EF float
 #define EI int32_t
@@ -9587,7 +9636,7 @@ TFM__BODY EF EN(act)(EF x, const int32_t act) {
 
 TFM__BODY EF EN(cap)(EF x, EF cap) { return EN(mul)(cap, EN(tanh)(EN(div)(x, cap))); }
 
-#if TFM__PASS == TFM__PASS_SCALAR
+#if TFM__PASS_PORTABLE
 TFM__BODY VF FN(exp)(VF x) { for (int i = 0; i < 16; i++) x.v[i] = EN(exp)(x.v[i]); return x; }
 TFM__BODY VF FN(act)(VF x, const int32_t act) { for (int i = 0; i < 16; i++) x.v[i] = EN(act)(x.v[i], act); return x; }
 TFM__BODY VF FN(cap)(VF x, VF cap) { for (int i = 0; i < 16; i++) x.v[i] = EN(cap)(x.v[i], cap.v[i]); return x; }
@@ -10191,26 +10240,11 @@ TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t st
 
 #define TFM__Q8_KERNEL(F) \
     static void FN(q8_##F)(const tfm_matmul_args *a, int64_t s0, int64_t s1) { FN(q8_strips)(TFM__##F, a, s0, s1); }
-TFM__Q8_KERNEL(Q8_0)
-TFM__Q8_KERNEL(Q4_0)
-TFM__Q8_KERNEL(Q4_1)
-TFM__Q8_KERNEL(Q5_0)
-TFM__Q8_KERNEL(Q5_1)
-TFM__Q8_KERNEL(Q2_K)
-TFM__Q8_KERNEL(Q3_K)
-TFM__Q8_KERNEL(Q4_K)
-TFM__Q8_KERNEL(Q5_K)
-TFM__Q8_KERNEL(Q6_K)
-TFM__Q8_KERNEL(IQ4_NL)
-TFM__Q8_KERNEL(IQ4_XS)
-TFM__Q8_KERNEL(MXFP4)
+TFM__BLOCK_TYPES(TFM__Q8_KERNEL)
 #undef TFM__Q8_KERNEL
 
-#define TFM__Q8_OF(F) (TFM__HAS_TYPE(TFM_##F) ? FN(q8_##F) : NULL)
-static const tfm__strips_fn FN(q8_kernels)[TFM__N_FORMATS] = {
-    NULL, NULL, NULL, TFM__Q8_OF(Q8_0), TFM__Q8_OF(Q4_0), TFM__Q8_OF(Q4_1), TFM__Q8_OF(Q5_0), TFM__Q8_OF(Q5_1),
-    TFM__Q8_OF(Q2_K), TFM__Q8_OF(Q3_K), TFM__Q8_OF(Q4_K), TFM__Q8_OF(Q5_K), TFM__Q8_OF(Q6_K), TFM__Q8_OF(IQ4_NL), TFM__Q8_OF(IQ4_XS), TFM__Q8_OF(MXFP4)
-};
+#define TFM__Q8_OF(F) TFM__HAS_TYPE(TFM_##F) ? FN(q8_##F) : NULL,
+static const tfm__strips_fn FN(q8_kernels)[TFM__N_FORMATS] = { NULL, NULL, NULL, TFM__BLOCK_TYPES(TFM__Q8_OF) };
 #undef TFM__Q8_OF
 
 /* --- matmul with float32 activations ------------------------------------------------------------------------------ */
@@ -10269,19 +10303,7 @@ static void FN(widen)(float *panel, const tfm_tensor *w, int64_t strip, int64_t 
 #ifdef TFM__SMALL
     default: FN(widen_blocks)((int)(tfm__format_of(w->type) - tfm__formats), panel, p, w->cols, k0, nk); break;
 #else
-    TFM__WIDEN(Q8_0)
-    TFM__WIDEN(Q4_0)
-    TFM__WIDEN(Q4_1)
-    TFM__WIDEN(Q5_0)
-    TFM__WIDEN(Q5_1)
-    TFM__WIDEN(Q2_K)
-    TFM__WIDEN(Q3_K)
-    TFM__WIDEN(Q4_K)
-    TFM__WIDEN(Q5_K)
-    TFM__WIDEN(Q6_K)
-    TFM__WIDEN(IQ4_NL)
-    TFM__WIDEN(IQ4_XS)
-    TFM__WIDEN(MXFP4)
+    TFM__BLOCK_TYPES(TFM__WIDEN)
     default: break;
 #endif
     }

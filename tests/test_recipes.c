@@ -1,6 +1,7 @@
 /* test_recipes.c - the manual's recipes, followed: TFM__TEST_PARTS puts an activation, a norm (two places of the header
- * each) and a family (one row of tools/families_llama.c) where the recipes say. A directory of that family must convert,
- * run, and give what a few lines of double precision give.
+ * each), a weight type, an instruction set, and a family (one row of tools/families_llama.c) where the recipes say. A
+ * directory of that family must convert, run, and give what a few lines of double precision give; so must a product of
+ * that type, by that instruction set and by the other.
  *
  *     test_recipes DIR      writes into DIR, ends with "N passed, N failed"
  */
@@ -154,6 +155,68 @@ static void check_model(const tfm_model *m) {
     tfm_session_free(s);
 }
 
+/* ---- A TYPE AND AN INSTRUCTION SET ------------------------------------------------------------------------------ */
+
+/* Blocks of 32 codes of 4 bits, 0 to 15 for -5 to 10, then their scale: in this row 2^-r. */
+enum { ROWS = 20, COLS = 96, TOKENS = 7, BLOCK = 18 };
+
+static int code_of(int row, int i) { return (row * 7 + i * 5 + i / 11) % 16; }
+
+static void make_blocks(unsigned char *blocks) {
+    for (int r = 0; r < ROWS; r++) {
+        for (int b = 0; b < COLS / 32; b++, blocks += BLOCK) {
+            const int half = (15 - r % 8) << 10; /* 2^-(r % 8) in 16 bits */
+            for (int i = 0; i < 16; i++)
+                blocks[i] = (unsigned char)(code_of(r, 32 * b + i) | code_of(r, 32 * b + i + 16) << 4);
+            blocks[16] = (unsigned char)half;
+            blocks[17] = (unsigned char)(half >> 8);
+        }
+    }
+}
+
+static double value_of(int row, int i) { return (code_of(row, i) - 5) / (double)(1 << row % 8); }
+
+/* y[token][row] of a pass; the activations are small integers, which their bytes hold exactly. */
+static void product(float *y, int32_t isa, const tfm_tensor *w) {
+    static union { unsigned char bytes[TOKENS * 256]; double align; } x;
+    static float in[TOKENS * COLS];
+    tfm_matmul_args a = { w, NULL, x.bytes, tfm_q8_row_bytes(COLS), 1, TOKENS, y, ROWS, NULL, 0 };
+    for (int i = 0; i < TOKENS * COLS; i++) in[i] = i % 32 == 0 ? 127.0f : (float)(i * 29 % 201 - 100);
+    check(tfm_q8_row_bytes(COLS) <= 256, "room for the activations");
+    tfm_quantize_rows(x.bytes, in, TOKENS, COLS);
+    tfm_kernels_for(isa)->matmul(&a, 0, (ROWS + 15) / 16);
+    for (int t = 0; t < TOKENS; t++) {
+        for (int r = 0; r < ROWS; r++) {
+            double want = 0;
+            for (int i = 0; i < COLS; i++) want += value_of(r, i) * (double)in[t * COLS + i];
+            check((double)y[t * ROWS + r] == want, "%s: token %d, row %d: %g, not %g", tfm_isa_name(isa), t, r,
+                  (double)y[t * ROWS + r], want);
+        }
+    }
+}
+
+static void check_kernels(void) {
+    static unsigned char blocks[ROWS * COLS / 32 * BLOCK];
+    static union { unsigned char bytes[8192]; double align; } room;
+    static float y[2][TOKENS * ROWS], row[COLS];
+    unsigned char *tiles = room.bytes + (64 - ((uintptr_t)room.bytes & 63));
+    const tfm_type_info *type = tfm_type_find("test");
+    const tfm_tensor w = { tiles, TFM_TEST, TFM_TILED, ROWS, COLS };
+    check(type && type->type == TFM_TEST && type->block_bytes == BLOCK, "the type is not in the table");
+    check(tfm_kernels_for(TFM_ISA_TEST) && !strcmp(tfm_isa_name(TFM_ISA_TEST), "test"), "the instruction set is missing");
+    if (!type || !tfm_kernels_for(TFM_ISA_TEST)) return;
+    make_blocks(blocks);
+    check(tfm_tensor_bytes(TFM_TEST, TFM_TILED, ROWS, COLS) + 64 <= sizeof room, "room for the tiles");
+    check(!tfm_pack(TFM_TEST, tiles, TFM_TEST, blocks, ROWS, COLS), "the type cannot be packed");
+    for (int r = 0; r < ROWS; r++) {
+        tfm_tensor_row(&w, r, row);
+        for (int i = 0; i < COLS; i++) check((double)row[i] == value_of(r, i), "row %d, input %d: %g", r, i, (double)row[i]);
+    }
+    product(y[0], TFM_ISA_SCALAR, &w);
+    product(y[1], TFM_ISA_TEST, &w);
+    check(!memcmp(y[0], y[1], sizeof y[0]), "the instruction sets differ");
+}
+
 int main(int argc, char **argv) {
     char dir[512];
     tfm_error err;
@@ -176,6 +239,7 @@ int main(int argc, char **argv) {
     if (!r) r = tfm_model_from_memory(bytes.data, bytes.size, NULL, &m, &err);
     check(!r, "the directory does not convert: %s", r ? err.msg : "");
     if (!r) check_model(m);
+    check_kernels();
     tfm_model_close(m);
     tiny_file_free(&bytes);
     printf("recipes %d ok\n%d passed, %d failed\n", passed, passed, failed);
