@@ -194,7 +194,7 @@ static void convert_and_check(gguf_file *g) {
     if (!r) r = tfm_model_from_memory(out_bytes.data, out_bytes.size, NULL, &m, &err);
     check(!r, "%s as GGUF: %s", g->what, r ? err.msg : "");
     if (!r) check_logits(g, m);
-    if (!r && strncmp(g->what, "moe_", 4)) check_to_gguf(g->what, m, NULL);
+    if (!r) check_to_gguf(g->what, m, NULL);
     tfm_model_close(m);
     tiny_file_free(&out_bytes);
 }

@@ -1,4 +1,5 @@
 /* checkpoint.c - what the three kinds of sources share: values by rule, tensors by name and role, warnings. */
+#include <float.h>
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
@@ -120,6 +121,15 @@ int checkpoint_add_slopes(checkpoint *c, tfm_error *err) {
         if (arch_int(&c->arch, P_ALIBI) == TFM_ALIBI_BF16) round_to_bf16(&slopes[i]);
     }
     return checkpoint_add_floats(c, "alibi.slopes", slopes, (size_t)heads, err);
+}
+
+int checkpoint_add_logits_off(checkpoint *c, const char *name, int64_t n_vocab, const int64_t *ids, int64_t n_ids,
+                              tfm_error *err) {
+    float *bias = n_vocab > 0 ? arena_array(c->mem, (size_t)n_vocab, sizeof *bias) : NULL;
+    if (!bias) return tool_fail(err, TFM_ERR_MEMORY, "%s: out of memory for %lld ids", c->file, (long long)n_vocab);
+    memset(bias, 0, (size_t)n_vocab * sizeof *bias);
+    for (int64_t i = 0; i < n_ids; i++) bias[ids[i]] = -FLT_MAX;
+    return checkpoint_add_floats(c, name, bias, (size_t)n_vocab, err);
 }
 
 ckpt_tensor *checkpoint_find(const checkpoint *c, const char *name) {

@@ -75,5 +75,8 @@ void checkpoint_warn(const checkpoint *c, const char *format, ...) TOOL_PRINTF(2
 int checkpoint_add_floats(checkpoint *c, const char *name, const float *values, size_t n, tfm_error *err);
 /* The slopes of ALiBi, which no checkpoint stores, as the tensor "alibi.slopes", if the values ask for them. */
 int checkpoint_add_slopes(checkpoint *c, tfm_error *err);
+/* Ids below n_vocab that can never come next, as a bias of the head: no logit is far enough from it to change it. */
+int checkpoint_add_logits_off(checkpoint *c, const char *name, int64_t n_vocab, const int64_t *ids, int64_t n_ids,
+                              tfm_error *err);
 
 #endif

@@ -185,6 +185,17 @@ static int add_xielu(checkpoint *c, const gguf *g, tfm_error *err) {
     return TFM_OK;
 }
 
+/* Ids that the family never lets come next, if the vocabulary has them all. */
+static int add_logits_off(checkpoint *c, tfm_error *err) {
+    const int first = arch_int(&c->arch, P_LOGITS_OFF_FIRST), n = arch_int(&c->arch, P_LOGITS_OFF_END) - first;
+    const ckpt_tensor *embed = checkpoint_role(c, TFM_ROLE_EMBED, -1, NULL);
+    if (n < 1 || !embed || embed->rows < first + n) return TFM_OK;
+    int64_t *ids = arena_array(c->mem, (size_t)n, sizeof *ids);
+    if (!ids) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    for (int i = 0; i < n; i++) ids[i] = first + i;
+    return checkpoint_add_logits_off(c, "output.bias", embed->rows, ids, n, err);
+}
+
 static int read_tokens(checkpoint *c, const gguf *g, tfm_error *err) {
     static const char *const ends[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
                                        "tokenizer.ggml.eom_token_id"};
@@ -229,7 +240,8 @@ static int add_tensor(checkpoint *c, const gguf *part, const gguf_tensor *from, 
 
 static int add_tensors(checkpoint *c, gguf_reader *r, tfm_error *err) {
     const int layers = arch_int(&c->arch, P_N_LAYERS);
-    size_t n = 0, made = layers > 0 && layers <= 4096 ? (size_t)layers + 1 : 1; /* add_xielu, checkpoint_add_slopes */
+    /* add_xielu, checkpoint_add_slopes, add_logits_off */
+    size_t n = 0, made = layers > 0 && layers <= 4096 ? (size_t)layers + 2 : 2;
     for (int k = 0; k < r->n_parts; k++) n += r->parts[k].n_tensors;
     int code = checkpoint_room(c, n + made, err);
     for (int k = 0; !code && k < r->n_parts; k++) {
@@ -390,6 +402,7 @@ int checkpoint_open_gguf(checkpoint *c, const source *src, tfm_error *err) {
     if (!code) code = checkpoint_begin(c, FORM_GGUF, src->name, arch_name, has_tensor, r, err);
     if (!code) code = read_keys(c, g, arch_name, err);
     if (!code) code = add_tensors(c, r, err);
+    if (!code) code = add_logits_off(c, err);
     if (!code) read_parts(c);
     if (!code) code = add_xielu(c, g, err);
     if (!code) code = checkpoint_add_slopes(c, err);

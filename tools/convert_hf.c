@@ -4,7 +4,6 @@
  * Both spellings of the RoPE values are read the same way: rope_theta and rope_scaling at the top, or all of it in
  * rope_parameters, there perhaps once per type of layer.
  */
-#include <float.h>
 #include <math.h>
 #include <string.h>
 
@@ -550,20 +549,13 @@ static int add_joined(checkpoint *c, tfm_error *err) {
     return code;
 }
 
-/* Ids that can never come next, as a bias of the head: no logit is far enough from it to change it. */
 static int add_logits_off(checkpoint *c, const hf_reader *r, tfm_error *err) {
-    const int n = arch_int(&c->arch, P_N_VOCAB);
-    if (!r->n_off) return TFM_OK;
-    float *bias = n > 0 ? arena_array(c->mem, (size_t)n, sizeof *bias) : NULL;
-    if (!bias) return tool_fail(err, TFM_ERR_MEMORY, "%s: out of memory for %d ids", c->file, n);
-    memset(bias, 0, (size_t)n * sizeof *bias);
-    for (int64_t i = 0; i < r->n_off; i++) {
-        if (r->off_ids[i] < 0 || r->off_ids[i] >= n)
+    const int n_vocab = arch_int(&c->arch, P_N_VOCAB);
+    for (int64_t i = 0; i < r->n_off; i++)
+        if (r->off_ids[i] < 0 || r->off_ids[i] >= n_vocab)
             return tool_fail(err, TFM_ERR_FORMAT, "%s: vocabulary_map: id %lld is out of range (vocab_size %d)",
-                             c->file, (long long)r->off_ids[i], n);
-        bias[r->off_ids[i]] = -FLT_MAX;
-    }
-    return checkpoint_add_floats(c, "lm_head.bias", bias, (size_t)n, err);
+                             c->file, (long long)r->off_ids[i], n_vocab);
+    return r->n_off ? checkpoint_add_logits_off(c, "lm_head.bias", n_vocab, r->off_ids, r->n_off, err) : TFM_OK;
 }
 
 static int add_stored(checkpoint *c, const st_tensor *from, size_t index, tfm_error *err) {

@@ -50,6 +50,7 @@ const char *family_list(source_form form, char *buf, size_t size) {
     for (int i = 0; (f = family_at(i)) != NULL; i++) {
         const char *names = f->form[form].names_of;
         if (!names || strchr(names, '=') || used >= size) continue; /* a variant: its family stands alone too */
+        if (!strchr(names, ' ') && is_word_of(buf, names)) continue;
         int n = snprintf(buf + used, size - used, "%s%s", used ? " " : "", names);
         used += n > 0 ? (size_t)n : 0;
     }

@@ -63,12 +63,12 @@ const family families_llama[] = {
             {"w3.#", TFM_ROLE_UP, TAKE_ROWS}), STRINGS(""), STRINGS(""), NULL}}},
 
     /* Every layer has the window, or none. */
-    {"mistral", "Mistral", "decoder", {
+    {"mistral", "Mistral", "llama", {
         HF("mistral", RULES(
             INT_OR("max_position_embeddings", P_N_CTX, 131072),
             INT_OR_OFF("sliding_window", P_WINDOW, 4096),
-            INT_OR("bos_token_id", P_BOS, 1),
-            FIXED(P_WINDOW_RULE, WINDOW_ALL)), NULL)}},
+            FIXED(P_WINDOW_RULE, WINDOW_ALL)), NULL),
+        GGUF("llama", NULL, NULL)}},
 
     /* q, k and v have biases that no key announces; layers from max_window_layers on have a window if that is on. */
     {"qwen2", "Qwen 2, 2.5", "decoder", {
@@ -329,7 +329,8 @@ const family families_llama[] = {
             REAL_OR("rope_theta", P_ROPE_THETA, 5e5),
             FIXED(P_ROPE_LOCAL_PLAIN, 1),
             FIXED(P_WINDOW_RULE, WINDOW_PERIOD),
-            FIXED(P_WINDOW_PERIOD, 4)), NULL)}},
+            FIXED(P_WINDOW_PERIOD, 4)), NULL),
+        GGUF("olmo2", NULL, NULL)}},
 
     /* Where there are windows, only their layers have RoPE. */
     {"exaone4", "EXAONE 4", "decoder", {
@@ -488,17 +489,18 @@ const family families_llama[] = {
             {"alibi.slopes", TFM_ROLE_SLOPES, TAKE_ROWS},
             {"@layers.#.self_attn.W_pack.weight", TFM_ROLE_Q, TAKE_ALL_Q},
             {"@layers.#.self_attn.W_pack.weight", TFM_ROLE_K, TAKE_ALL_K},
-            {"@layers.#.self_attn.W_pack.weight", TFM_ROLE_V, TAKE_ALL_V}))}},
-    {"baichuan_rope", "Baichuan 1, 2 (7B: RoPE)", "baichuan", {
-        HF("max_position_embeddings= baichuan", RULES(
-            FIXED(P_ROPE_STYLE, TFM_ROPE_HALF),
-            FIXED(P_ALIBI, TFM_ALIBI_NONE)), NULL),
+            {"@layers.#.self_attn.W_pack.weight", TFM_ROLE_V, TAKE_ALL_V})),
         GGUF("baichuan", RULES(
             FIXED(P_ALIBI_LAYERS, 40)),
             NAMES(
             {"alibi.slopes", TFM_ROLE_SLOPES, TAKE_ROWS},
             {"blk.#.attn_q.weight", TFM_ROLE_Q, TAKE_PAIRS_Q},
             {"blk.#.attn_k.weight", TFM_ROLE_K, TAKE_PAIRS_K}))}},
+    {"baichuan_rope", "Baichuan 1, 2 (7B: RoPE)", "baichuan", {
+        HF("max_position_embeddings= baichuan", RULES(
+            FIXED(P_ROPE_STYLE, TFM_ROPE_HALF),
+            FIXED(P_ALIBI, TFM_ALIBI_NONE)), NULL),
+        GGUF("baichuan", NULL, NULL)}},
 
     /* Biases on q, k, v and o; `rotary` is an older spelling of the RoPE values. */
     {"internlm", "InternLM", "decoder", {
@@ -629,7 +631,22 @@ const family families_llama[] = {
             {"@layers.#.self_attn.q_norm.bias", TFM_ROLE_Q_NORM_B, TAKE_ROWS},
             {"@layers.#.self_attn.k_norm.bias", TFM_ROLE_K_NORM_B, TAKE_ROWS},
             {"lm_head.bias", TFM_ROLE_HEAD_B, TAKE_ROWS}),
-            NULL, NULL, STRINGS("*vqmodel.*")}}},
+            NULL, NULL, STRINGS("*vqmodel.*")},
+        /* norms of q and k are vectors of pairs, too; which tokens are images no key says */
+        GGUF("chameleon", RULES(
+            NAME(".swin_norm", P_NORM_PLACE, swin_places),
+            FIXED(P_QK_NORM_KIND, TFM_NORM_LAYER),
+            FIXED(P_QK_NORM_EPS, 1e-5),
+            FIXED(P_LOGITS_OFF_FIRST, 4),
+            FIXED(P_LOGITS_OFF_END, 8196)), NAMES(
+            {"blk.#.attn_norm.weight", TFM_ROLE_ATTN_NORM, TAKE_ROWS},
+            {"blk.#.attn_norm.weight", TFM_ROLE_ATTN_POST_NORM, TAKE_ROWS},
+            {"blk.#.ffn_norm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
+            {"blk.#.ffn_norm.weight", TFM_ROLE_FFN_POST_NORM, TAKE_ROWS},
+            {"blk.#.attn_q_norm.weight", TFM_ROLE_Q_NORM, TAKE_PAIRS_Q},
+            {"blk.#.attn_k_norm.weight", TFM_ROLE_K_NORM, TAKE_PAIRS_K},
+            {"blk.#.attn_q_norm.bias", TFM_ROLE_Q_NORM_B, TAKE_PAIRS_Q},
+            {"blk.#.attn_k_norm.bias", TFM_ROLE_K_NORM_B, TAKE_PAIRS_K}))}},
 
 /* ---- LAYERNORM WITH BIAS, LLAMA'S NAMES ------------------------------------------------------------------------ */
 

@@ -36,8 +36,9 @@ typedef struct job {
 
 /* ---- FROM THE DESCRIPTION TO VALUES ---------------------------------------------------------------------------- */
 
-/* Values that are fields: of the model, of the layers that see everything, of layers that rotate q and k. */
-enum { OF_MODEL, OF_BLOCK, OF_ROPE };
+/* Values that are fields: of the model, of the layers that see everything, of layers that rotate q and k, of those that
+ * are mixtures of experts. */
+enum { OF_MODEL, OF_BLOCK, OF_ROPE, OF_MIXTURE };
 static const struct { unsigned char param, of; const char *field; } value_fields[] = {
     {P_N_LAYERS, OF_MODEL, "n_layers"}, {P_D_MODEL, OF_MODEL, "d_model"}, {P_N_VOCAB, OF_MODEL, "n_vocab"},
     {P_N_CTX, OF_MODEL, "n_ctx"}, {P_EMBED_SCALE, OF_MODEL, "embed_scale"}, {P_LOGIT_SCALE, OF_MODEL, "logit_scale"},
@@ -46,16 +47,17 @@ static const struct { unsigned char param, of; const char *field; } value_fields
     {P_NORM_KIND, OF_BLOCK, "norm_kind"}, {P_RESIDUAL, OF_BLOCK, "residual"},
     {P_RESIDUAL_SCALE, OF_BLOCK, "residual_scale"}, {P_N_HEADS, OF_BLOCK, "n_heads"},
     {P_N_KV_HEADS, OF_BLOCK, "n_kv_heads"}, {P_HEAD_DIM, OF_BLOCK, "head_dim"}, {P_VALUE_DIM, OF_BLOCK, "head_dim"},
-    {P_D_FF, OF_BLOCK, "d_ff"}, {P_ATTN_SCALE, OF_BLOCK, "attn_scale"}, {P_ATTN_SOFTCAP, OF_BLOCK, "attn_softcap"},
+    {P_ATTN_SCALE, OF_BLOCK, "attn_scale"}, {P_ATTN_SOFTCAP, OF_BLOCK, "attn_softcap"},
     {P_QKV_CLAMP, OF_BLOCK, "qkv_clamp"}, {P_QK_NORM, OF_BLOCK, "qk_norm"}, {P_ACT, OF_BLOCK, "ffn_act"},
     {P_ROPE_DIMS, OF_ROPE, "rope_dims"}, {P_ROPE_THETA, OF_ROPE, "rope_theta"}, {P_ROPE_STYLE, OF_ROPE, "rope_style"},
     {P_ROPE_SCALING, OF_ROPE, "rope_scaling"}, {P_ROPE_FACTOR, OF_ROPE, "rope_factor"},
     {P_ROPE_CTX_ORIG, OF_ROPE, "rope_ctx_orig"}, {P_ROPE_SLOW, OF_ROPE, "rope_low"},
     {P_ROPE_FAST, OF_ROPE, "rope_high"}, {P_ROPE_ATTN_FACTOR, OF_ROPE, "rope_attn_factor"},
     {P_ROPE_MSCALE, OF_ROPE, "rope_mscale"}, {P_ROPE_MSCALE_ALL, OF_ROPE, "rope_mscale_all"},
-    {P_TEMPERATURE, OF_ROPE, "temperature"}, {P_N_EXPERTS, OF_BLOCK, "n_experts"},
-    {P_N_EXPERTS_USED, OF_BLOCK, "n_experts_used"}, {P_D_EXPERT, OF_BLOCK, "d_expert"},
-    {P_ROUTER_SCALE, OF_BLOCK, "router_scale"}};
+    {P_TEMPERATURE, OF_ROPE, "temperature"}, {P_N_EXPERTS, OF_MIXTURE, "n_experts"},
+    {P_N_EXPERTS_USED, OF_MIXTURE, "n_experts_used"}, {P_D_EXPERT, OF_MIXTURE, "d_expert"},
+    {P_ROUTER_NORM, OF_MIXTURE, "router_norm"}, {P_ROUTER_SCALE, OF_MIXTURE, "router_scale"},
+    {P_N_GROUPS, OF_MIXTURE, "n_groups"}, {P_N_GROUPS_USED, OF_MIXTURE, "n_groups_used"}};
 
 static double field_value(const void *base, const tfm_field *fields, int n, const char *name) {
     for (int i = 0; i < n; i++) {
@@ -106,19 +108,44 @@ static const tfm_block *rope_block(const tfm_config *c) {
     return found ? found : block_of(c, 0);
 }
 
+/* The first layer that is a mixture of experts, or is none; NULL: there is no such layer. */
+static const tfm_block *first_mixture(const tfm_config *c, int mixture) {
+    for (int32_t i = 0; i < c->n_layers; i++)
+        if ((block_of(c, i)->n_experts != 0) == mixture) return block_of(c, i);
+    return NULL;
+}
+
+/* GGUF's number for how scores become probabilities and weights; 0: it has none. */
+static int gating_of(const tfm_block *b) {
+    if (b->router_score == TFM_SCORE_LOGIT) return b->router_weight == TFM_WEIGH_SOFTMAX ? 3 : 0;
+    return b->router_weight == TFM_WEIGH_SOFTMAX ? 0 : b->router_score == TFM_SCORE_SIGMOID ? 2 : 1;
+}
+
+/* Widths of feed-forwards: of dense layers, of shared experts, of which there may be several side by side. */
+static void values_of_widths(const tfm_config *c, value_set *set) {
+    const tfm_block *mixture = first_mixture(c, 1), *dense = first_mixture(c, 0);
+    give(set, P_D_FF, dense ? dense->d_ff : mixture->d_expert);
+    if (!mixture) return;
+    give(set, P_D_SHARED, mixture->d_ff);
+    if (mixture->d_ff % mixture->d_expert == 0) give(set, P_N_SHARED, mixture->d_ff / mixture->d_expert);
+    give(set, P_ROUTER_GATING, gating_of(mixture));
+}
+
 static void values_of(const tfm_config *c, value_set *set) {
     int n_config, n_block;
     const tfm_field *of_config = tfm_config_fields(&n_config), *of_block = tfm_block_fields(&n_block);
     const int32_t full = first_layer(c, 0), local = first_layer(c, 1);
     const tfm_block *b = block_of(c, full < 0 ? 0 : full), *w = local < 0 ? NULL : block_of(c, local);
-    const tfm_block *rope = rope_block(c);
+    const tfm_block *rope = rope_block(c), *mixture = first_mixture(c, 1);
+    const tfm_block *blocks[] = {NULL, b, rope, mixture ? mixture : b};
     memset(set, 0, sizeof *set);
     for (size_t i = 0; i < sizeof value_fields / sizeof *value_fields; i++) {
+        const tfm_block *of = blocks[value_fields[i].of];
         const char *field = value_fields[i].field;
-        give(set, (param)value_fields[i].param,
-             value_fields[i].of == OF_MODEL ? field_value(c, of_config, n_config, field)
-                                            : field_value(value_fields[i].of == OF_ROPE ? rope : b, of_block, n_block, field));
+        give(set, (param)value_fields[i].param, of ? field_value(of, of_block, n_block, field)
+                                                   : field_value(c, of_config, n_config, field));
     }
+    values_of_widths(c, set);
     if (!rope->rope_dims && rope->rope_style) give(set, P_ROPE_DIMS, rope->head_dim);
     if (c->logit_scale != 0) give(set, P_LOGIT_DIVISOR, 1 / (double)c->logit_scale);
     if (rope->rope_scaling == TFM_ROPE_FACTORS) give(set, P_ROPE_SCALING, TFM_ROPE_PLAIN); /* a tensor says it */
@@ -201,10 +228,14 @@ static const tfm_tensor *tensor_of(const job *j, const tfm_weight *w) {
 
 /* ---- TENSORS --------------------------------------------------------------------------------------------------- */
 
-/* The name that a role has in this family: of divisors of RoPE there are two kinds. */
+/* The name that a role has in this family: of divisors of RoPE there are two kinds, and beside experts that of a
+ * feed-forward is that of the shared expert. */
 static const name_row *name_of(const job *j, const tfm_weight *w) {
     const int is_long = w->role == TFM_ROLE_ROPE_FACTORS && j->wanted.blocks[0].rope_scaling == TFM_ROPE_LONG;
     const name_row *n = family_name(j->family, FORM_GGUF, w->role, is_long ? 1 : 0);
+    if (w->layer >= 0 && block_of(&j->wanted, w->layer)->n_experts)
+        for (int i = 0; (n = family_name(j->family, FORM_GGUF, w->role, i)) != NULL; i++)
+            if (strstr(n->pattern, "_shexp")) return n;
     return n ? n : family_name(j->family, FORM_GGUF, w->role, 0);
 }
 
@@ -233,7 +264,13 @@ static int put_activations(job *j) {
 }
 
 /* Tensors that GGUF has in its metadata, or that whoever reads it computes. */
-static int is_no_tensor(int role) { return role == TFM_ROLE_ACT || role == TFM_ROLE_SLOPES; }
+static int is_no_tensor(const job *j, int role) {
+    value_set set;
+    if (role != TFM_ROLE_HEAD_B) return role == TFM_ROLE_ACT || role == TFM_ROLE_SLOPES;
+    memset(&set, 0, sizeof set);
+    family_defaults(j->family, FORM_GGUF, &set);
+    return set.v[P_LOGITS_OFF_END] > 0;
+}
 
 /* The dimensions of a tensor, innermost first; returns how many. Norms of q and k for each head are a matrix. */
 static int shape_of(const job *j, const tfm_weight *w, const row_slice *s, int64_t dims[3]) {
@@ -257,7 +294,7 @@ static int put_tensor(job *j, const tfm_weight *w, const char **names, int64_t *
     const name_row *row = name_of(j, w);
     tfm_weight_name(w->stack, w->layer, w->role, w->expert, own, sizeof own);
     const int vector = w->t.rows == 1;
-    if (is_no_tensor(w->role)) return TFM_OK;
+    if (is_no_tensor(j, w->role)) return TFM_OK;
     if (!row || w->stack != TFM_STACK_DECODER || (w->expert >= 0 && !(row->take & TAKE_EXPERTS)))
         return tool_fail(j->err, TFM_ERR_UNSUPPORTED, "%s: tensor %s: the GGUF architecture of %s has no such part",
                          j->file, own, j->family->name);
@@ -351,10 +388,11 @@ static int read_back(job *j) {
 
 /* ---- WHICH FAMILY ---------------------------------------------------------------------------------------------- */
 
-/* The first of the names that GGUF has for a family; NULL: none. */
+/* The first of the names that GGUF has for a family (past what tells it from others of that name); NULL: none. */
 static const char *gguf_name(const family *f, char *buf, size_t size) {
-    const char *names = f->form[FORM_GGUF].names_of;
-    if (!names || strchr(names, '=')) return NULL;
+    const char *names = f->form[FORM_GGUF].names_of, *condition = names ? strstr(names, "= ") : NULL;
+    if (!names) return NULL;
+    if (condition) names = condition + 2;
     snprintf(buf, size, "%.*s", (int)strcspn(names, " "), names);
     return buf;
 }
