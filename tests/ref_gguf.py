@@ -34,7 +34,7 @@ MODELS = {name: {} for name in (
     "glm4 glm_edge gpt2 gpt_bigcode gpt_neox gpt_neox_sequential granite hunyuan_v1_dense internlm2 jais2 llama_bias "
     "llama_gqa llama_rope_llama3 llama_rope_yarn ministral3 mpt nemotron_narrow olmo olmo2 olmo3 phi phi3 "
     "phi3_longrope_long phi3_longrope_short phi4_mini qwen1 qwen2 qwen3 seed_oss smollm3_default stablelm stablelm_parallel "
-    "starcoder2_full baichuan_7b").split()}
+    "starcoder2_full baichuan_7b baichuan_13b mistral_full").split()}
 MODELS["falcon"] = {"num_kv_heads": 1}      # transformers says 4 although there is one
 CLASSES = {"mpt": "MPTForCausalLM", "baichuan": "BaichuanForCausalLM", "internlm2": "InternLM2ForCausalLM", "qwen": "QWenLMHeadModel",
            "chameleon": "ChameleonForConditionalGeneration"}

@@ -1,4 +1,5 @@
-"""References of GGUF files of mixtures of experts: tests/ref/gguf/moe_*.json and .bin.
+"""References of GGUF files of mixtures of experts, and of what is lost on the way from a directory (Chameleon's norms
+of each head's own, which tokens are images): tests/ref/gguf/moe_*.json, chameleon*.json and .bin.
 
     python tests/ref_gguf_moe.py [NAME...]          write them (default: all)
     python tests/ref_gguf_moe.py --write DIR NAME   the GGUF file itself, by gguf-py
@@ -94,7 +95,16 @@ def rows():
     ernie = rf.merged(ernie, {"use_bias": False})
     l4 = rf.merged(l4, {"attention_chunk_size": 8192, "floor_scale": 8192, "attn_scale": 0.1, "rope_scaling": None,
                         "no_rope_layers": [1, 1, 1, 0]})
+    chameleon = dict(rf.CHAMELEON, mlp_bias=False, vocabulary_map={"<s>": 1, "</s>": 2, "<image>": 3})
+    head_pairs = lambda heads: lambda w: separate(w.reshape(-1), heads).reshape(w.shape)
+    chameleon_tensors = pairs(4, 2) + DENSE + [
+        ("model.layers.#.self_attn.%s_norm.%s" % (a, part), "blk.#.attn_%s_norm.%s" % (a, part), head_pairs(heads))
+        for a, heads in (("q", 4), ("k", 2)) for part in ("weight", "bias")]
     return [
+        Gguf("chameleon", "q and k and their norms' weights, which differ from head to head, as pairs", "chameleon",
+             chameleon, [["swin_norm", "bool", False]], chameleon_tensors),
+        Gguf("chameleon_swin", "the same names for norms of the branches' outputs", "chameleon",
+             rf.merged(chameleon, {"swin_norm": True}), [["swin_norm", "bool", True]], chameleon_tensors),
         Gguf("moe_mixtral", "q and k as pairs; \"llama\" with experts", "llama", m,
              moe_keys(m, 4, 2, 32)[:2], MIXTRAL_EXPERTS + MIXTRAL_ROUTER + pairs(4, 2)),
         Gguf("moe_qwen2moe", "shared expert with its gate, biases on q, k and v", "qwen2moe", q2,
@@ -275,7 +285,8 @@ def shapes_of(name, shape, sources, config):
 
 def describe(g):
     """What the file is made of, and the same model as transformers has it: {name: array}."""
-    hf = [row for _, tensors in rf.saved_form(g.config, False)[2] for row in tensors]
+    saved = [row for _, tensors in rf.saved_form(g.config, False)[2] for row in tensors]
+    hf = [row for row in saved if "vqmodel" not in row[0]]
     sources = sources_of(g, hf)
     shapes = {}
     for name, shape in hf:
@@ -285,7 +296,7 @@ def describe(g):
     rows_ = [[file, dims, "F32", *rf.scale_of(kinds[file] if len(dims) < 3 else "experts.down_proj", dims,
                                               g.config["model_type"])] for file, dims in shapes.items()]
     values = {row[0]: rf.weight(*row).numpy() for row in rows_}
-    tensors = {}
+    tensors = {name: np.zeros(shape, np.float32) for name, shape in saved if "vqmodel" in name}  # images: not in the file
     for name, _ in hf:
         files_, fn, expert = sources[name]
         arrays = [values[f] for f in files_]

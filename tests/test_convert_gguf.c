@@ -1,6 +1,7 @@
 /* test_convert_gguf.c - GGUF and llama2.c files: the order of rows, what has no key, what is refused, damage. The files
  * are built here in memory; weights tell their row, so that a row in the wrong place shows.
  */
+#include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,6 +212,29 @@ static void check_gguf_gemma2_scale(int layers, float scale) {
     free(g);
 }
 
+/* Ids that are images can never come next, in a vocabulary that has them all; no tensor of the file says so. */
+static void check_gguf_images_off(int n_vocab) {
+    gguf_builder *g = calloc(1, sizeof *g);
+    output o;
+    if (!g) exit(1);
+    gguf_keys(g, "chameleon", 1);
+    gguf_tensor_of(g, "token_embd.weight", n_vocab, D, 0);
+    gguf_tensor_of(g, "output_norm.weight", 0, D, 0);
+    gguf_layer(g, 0, 1, 0);
+    finish_gguf(g);
+    output_start(&o);
+    int code = output_convert(&o, g->file, g->size);
+    check(!code, "chameleon: %s", code ? o.err.msg : "");
+    const tfm_tensor bias = tfm_model_tensor(code ? NULL : o.model, -1, TFM_ROLE_HEAD_B);
+    const float *x = bias.data;
+    if (n_vocab < 8196) check(!x, "chameleon: ids are switched off although there are %d", n_vocab);
+    else if (x) check(x[3] == 0 && x[4] == -FLT_MAX && x[8195] == -FLT_MAX && x[n_vocab - 1] == 0, "chameleon: ids");
+    else check(0, "chameleon: no id is switched off");
+    if (!code) check_to_gguf("chameleon", o.model, NULL);
+    output_end(&o);
+    free(g);
+}
+
 /* Cuts and changed bytes: an error or a model, never a crash; a cut is always an error. */
 static void check_gguf_damage(void) {
     gguf_builder *g = calloc(1, sizeof *g);
@@ -279,6 +303,8 @@ void test_convert_gguf(void) {
     check_gguf_gemma();
     check_gguf_gemma2_scale(2, 0);
     check_gguf_gemma2_scale(46, 1); /* floor(8 / 6) ^ -1/2 */
+    check_gguf_images_off(8197);
+    check_gguf_images_off(8195);
     check_gguf_damage();
     check_gguf_refused("llama.expert_count", 4, NULL, "llama.expert_count");
     check_gguf_refused("llama.expert_count", 0, NULL, NULL);

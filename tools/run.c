@@ -67,6 +67,8 @@ int run_open_any(run *r, const cli *c, const run_options *o, const char *path)
     r->setup.act = o->act + 1;
     r->setup.isa = isa;
     r->setup.n_threads = o->threads ? (int32_t)o->threads : cpu_count();
+    if (r->config->n_layers && o->ctx > r->config->n_ctx)
+        tool_warn("%s: made for %d positions, -c asks for %lld", path, (int)r->config->n_ctx, (long long)o->ctx);
     return CLI_GO_ON;
 }
 
@@ -75,8 +77,6 @@ int run_open(run *r, const cli *c, const run_options *o, const char *path)
     const int status = run_open_any(r, c, o, path);
     if (status != CLI_GO_ON) return status;
     if (r->config->n_layers == 0) return tool_error("%s: holds a tokenizer only, there is no model to run", path);
-    if (o->ctx > r->config->n_ctx)
-        tool_warn("%s: made for %d positions, -c asks for %lld", path, (int)r->config->n_ctx, (long long)o->ctx);
     return CLI_GO_ON;
 }
 

@@ -44,7 +44,7 @@ static const struct { unsigned char param, of; const char *field; } value_fields
     {P_N_CTX, OF_MODEL, "n_ctx"}, {P_EMBED_SCALE, OF_MODEL, "embed_scale"}, {P_LOGIT_SCALE, OF_MODEL, "logit_scale"},
     {P_LOGIT_SOFTCAP, OF_MODEL, "logit_softcap"}, {P_POS_KIND, OF_MODEL, "pos_kind"},
     {P_POS_OFFSET, OF_MODEL, "pos_offset"}, {P_EMBED_NORM, OF_MODEL, "embed_norm"}, {P_NORM_EPS, OF_BLOCK, "norm_eps"},
-    {P_NORM_KIND, OF_BLOCK, "norm_kind"}, {P_RESIDUAL, OF_BLOCK, "residual"},
+    {P_NORM_KIND, OF_BLOCK, "norm_kind"}, {P_NORM_PLACE, OF_BLOCK, "norm_place"}, {P_RESIDUAL, OF_BLOCK, "residual"},
     {P_RESIDUAL_SCALE, OF_BLOCK, "residual_scale"}, {P_N_HEADS, OF_BLOCK, "n_heads"},
     {P_N_KV_HEADS, OF_BLOCK, "n_kv_heads"}, {P_HEAD_DIM, OF_BLOCK, "head_dim"}, {P_VALUE_DIM, OF_BLOCK, "head_dim"},
     {P_ATTN_SCALE, OF_BLOCK, "attn_scale"}, {P_ATTN_SOFTCAP, OF_BLOCK, "attn_softcap"},
@@ -178,7 +178,8 @@ static void put_rule(job *j, const char *key, const rule *r, const value_set *se
     case RULE_NAME:
         for (const named_value *n = r->names; n->name; n++) {
             if (n->value != (int)value) continue;
-            gguf_put_text(&j->out, key, n->name);
+            if (!strcmp(n->name, "true") || !strcmp(n->name, "false")) gguf_put_bool(&j->out, key, n->name[0] == 't');
+            else gguf_put_text(&j->out, key, n->name);
             break;
         }
         break;
