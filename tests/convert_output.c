@@ -108,6 +108,9 @@ void check_to_gguf(const char *what, const tfm_model *m, const char *error) {
         check(code && strstr(gguf.err.msg, error), "%s: %d \"%s\"", what, code, code ? gguf.err.msg : "");
     } else {
         check(!code, "%s: %s", what, code ? gguf.err.msg : "");
+        const char *end = strchr(gguf.warning, '\n');
+        check(code || (strstr(gguf.warning, "lacks name, author and licence") && end && !end[1]),
+              "%s: what is lost, in one notice: %s", what, gguf.warning);
         if (!code) code = output_convert(&again, gguf.bytes, gguf.size);
         check(!code, "%s, read again: %s", what, code ? again.err.msg : "");
         if (!code) check_same_weights(what, m, again.model);

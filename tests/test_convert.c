@@ -323,6 +323,18 @@ static void check_generation_config(void) {
     check(!code && tfm_model_config_of(o.model)->n_eos == 2 && tfm_model_config_of(o.model)->eos[0] == 3,
           "generation_config.json goes before config.json: %s", code ? o.err.msg : "");
     output_end(&o);
+    static const struct { const char *config, *generation, *error; } wrong[] = { /* VOCAB ids are */
+        {"\"eos_token_id\":2", "{\"eos_token_id\":[3,99]}", "generation_config.json: eos token id 99"},
+        {"\"eos_token_id\":2", "{\"bos_token_id\":99}", "generation_config.json: bos token id 99"},
+        {"\"eos_token_id\":99", "{\"bos_token_id\":1}", "config.json: eos token id 99"}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        config_text(config, sizeof config, "llama", wrong[i].config);
+        output_start(&o);
+        code = convert_hf(&o, config, HEAD, wrong[i].generation);
+        check(code && !strncmp(o.err.msg, wrong[i].error, strlen(wrong[i].error)), "expected \"%s\", got %d \"%s\"",
+              wrong[i].error, code, code ? o.err.msg : "");
+        output_end(&o);
+    }
 }
 
 /* A text model inside a larger one: text_config, its own prefix, other towers skipped with one warning. */

@@ -13,6 +13,7 @@
 #include "reference.h"
 #include "tools/isa.h"
 #include "tools/convert.h"
+#include "tools/write_gguf.h"
 #include "tools/pool.h"
 
 
@@ -383,11 +384,43 @@ static void check_fast(const reference *ref, const tfm_model *m, float *plain, f
     check_threads(&v, cfg, threads);
 }
 
-static void run_reference(const char *folder, const char *name) {
+enum { SAID_IN_GGUF = 108 }; /* so many of the models at least */
+
+/* As a GGUF file and back, if some architecture says the model: it must be the same. Returns whether one does. */
+static int check_as_gguf(const reference *ref, const tfm_model *m, float *out) {
+    const size_t n = (size_t)ref->n_ids * (size_t)ref->n_vocab;
+    const tfm_session_config cfg = tiny_exact((int32_t)ref->n_ids, (int32_t)ref->n_ids);
+    tiny_file gguf = { NULL, 0, 0 }, file = { NULL, 0, 0 };
+    sink to_gguf = tiny_sink(&gguf), to_file = tiny_sink(&file);
+    tfm_model *again = NULL;
+    convert_options options;
+    tfm_error err;
+    memset(&options, 0, sizeof options);
+    options.warn = ignore_warning;
+    if (write_gguf(m, ref->name, &to_gguf, &options, &err)) {
+        tiny_file_free(&gguf);
+        return 0;
+    }
+    source src = source_memory(ref->name, gguf.data, gguf.size);
+    int r = convert_file(&src, &to_file, &options, &err);
+    if (!r) r = tfm_model_from_memory(file.data, file.size, NULL, &again, &err);
+    check(!r, "%s, as GGUF and back: %s", ref->name, r ? err.msg : "");
+    if (!r && tiny_logits(again, &cfg, ref->ids, ref->n_ids, out, ref->name))
+        check(tiny_max_diff(out, ref->logits, n) <= ref->tolerance, "%s, as GGUF and back: off by %g", ref->name,
+              (double)tiny_max_diff(out, ref->logits, n));
+    tfm_model_close(again);
+    tiny_file_free(&gguf);
+    tiny_file_free(&file);
+    return 1;
+}
+
+/* Returns whether GGUF says it, too. */
+static int run_reference(const char *folder, const char *name) {
     reference ref;
     tfm_error err;
     char dir[512];
     tiny_file file = { NULL, 0, 0 };
+    int said = 0;
     int r = read_reference(&ref, folder, name, &err);
     if (!r && !path_of(dir, sizeof dir, test_dir(), name, "")) r = tool_fail(&err, -1, "the path is too long");
     if (!r) r = write_checkpoint(&ref, dir, &err);
@@ -397,6 +430,7 @@ static void run_reference(const char *folder, const char *name) {
         float *plain = (float *)arena_array(&ref.mem, n, sizeof(float)), *out = (float *)arena_array(&ref.mem, n, sizeof(float));
         tfm_model *m = open_exact(&ref, dir);
         if (m) check_exact(&ref, m, plain, out);
+        if (m) said = check_as_gguf(&ref, m, out);
         tfm_model_close(m);
         m = open_fast(&ref, dir, &file);
         if (m) check_fast(&ref, m, plain, out);
@@ -404,6 +438,7 @@ static void run_reference(const char *folder, const char *name) {
         tiny_file_free(&file);
     }
     arena_free(&ref.mem);
+    return said;
 }
 
 static int by_name(const void *a, const void *b) { return strcmp((const char *)a, (const char *)b); }
@@ -431,5 +466,7 @@ void test_families(void) {
     char folder[512];
     path_of(folder, sizeof folder, test_data(), "ref/families", "");
     const size_t n = list_references(folder, names, MAX_REFERENCES);
-    for (size_t i = 0; i < n; i++) run_reference(folder, names[i]);
+    int said = 0;
+    for (size_t i = 0; i < n; i++) said += run_reference(folder, names[i]);
+    check(said >= SAID_IN_GGUF, "only %d models can be written as GGUF", said);
 }

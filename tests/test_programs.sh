@@ -109,6 +109,10 @@ if [ ! -f "$MODEL" ]; then
 fi
 run 0 tfm-inspect "$MODEL" --json
 VOCAB=$(json n_vocab) WIDTH=$(json d_model) LIMIT=$(json n_ctx_model)
+run 0 tfm-inspect "$MODEL" --json -c "$LIMIT"
+expect "a warning although the model is made for it" test ! -s "$ERR"
+run 0 tfm-inspect "$MODEL" --json -c $((LIMIT + 1))
+expect "no warning of a context beyond the model's" grep -q "^warning: .*made for $LIMIT positions" "$ERR"
 done_with "the model opens"
 [ -n "$LIMIT" ] || finish
 
@@ -369,6 +373,8 @@ done_with "tfm-quantize: errors"
 # ---- tfm-convert, there and back ---------------------------------------------------------------------------------------
 
 run 0 tfm-convert --to-gguf "$MODEL" "$WORK/back.gguf"
+expect "no notice of what is lost" grep -q "^warning: .*lacks name, author and licence.*the provenance" "$ERR"
+expect "more than one notice" test "$(wc -l < "$ERR")" -eq 1
 run 0 tfm-convert "$WORK/back.gguf" "$WORK/back.tfm"
 for t in token_embd.weight blk.0.attn_q.weight blk.1.ffn_down.weight output_norm.weight; do
     run 0 tfm-inspect "$MODEL" --tensor $t --out "$WORK/tensor"

@@ -445,11 +445,19 @@ static int read_config(checkpoint *c, const source_dir *dir, tfm_error *err) {
 /* Its ids go before those of config.json. */
 static int read_generation_config(checkpoint *c, const source_dir *dir, tfm_error *err) {
     const json *config;
+    char where[PATH_TEXT];
     int code = read_json(c, dir, "generation_config.json", &config, err);
     const json *eos = json_get(config, "eos_token_id"), *bos = json_get(config, "bos_token_id");
-    if (!code && !says_nothing(eos)) code = read_eos(c, eos, err);
-    if (!code && !json_is_null(bos))
+    const char *file = config ? arena_strdup(c->mem, json_path(config, where, sizeof where)) : NULL;
+    if (!code && config && !file) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    if (!code && !says_nothing(eos)) {
+        c->arch.eos_file = file;
+        code = read_eos(c, eos, err);
+    }
+    if (!code && !json_is_null(bos)) {
+        c->arch.bos_file = file;
         code = read_plain(&c->arch.p, family_rule(c->family, FORM_HF, "bos_token_id", 0), bos, err);
+    }
     return code;
 }
 

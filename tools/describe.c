@@ -396,10 +396,11 @@ static int settle_sizes(const describer *d, arch *a) {
 
 static int check_eos(const describer *d, const tfm_config *c) {
     for (int i = -1; i < c->n_eos; i++) {
-        int32_t id = i < 0 ? c->bos : c->eos[i];
+        const int32_t id = i < 0 ? c->bos : c->eos[i];
+        const char *file = i < 0 ? d->a->bos_file : d->a->eos_file;
         if (id >= c->n_vocab)
-            return tool_fail(d->err, TFM_ERR_FORMAT, "%s: %s token id %d, but the embedding has %d rows", d->file,
-                             i < 0 ? "bos" : "eos", (int)id, (int)c->n_vocab);
+            return tool_fail(d->err, TFM_ERR_FORMAT, "%s: %s token id %d, but the embedding has %d rows",
+                             file ? file : d->file, i < 0 ? "bos" : "eos", (int)id, (int)c->n_vocab);
     }
     return TFM_OK;
 }

@@ -21,6 +21,7 @@ typedef struct arch {
     int rope_factors;            /* the checkpoint holds a tensor of divisors */
     int n_eos;
     int32_t eos[ARCH_MAX_EOS];
+    const char *eos_file, *bos_file; /* what says them, for messages; NULL: the file of all else */
 } arch;
 
 double arch_value(const arch *a, param p); /* 0 if not given */

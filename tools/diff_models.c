@@ -81,8 +81,8 @@ static void diff_fields(difference *d, const void *a, const void *b, const tfm_f
         value_text(a, f, x, sizeof x);
         value_text(b, f, y, sizeof y);
         if (d->json)
-            printf("%s\n  {\"layer\": %d, \"name\": \"%s\", \"a\": \"%s\", \"b\": \"%s\"}", d->fields ? "," : "", (int)layer,
-                   f->name, x, y);
+            printf("%s\n  {\"layer\": %d, \"name\": \"%s\", \"a\": \"%s\", \"b\": \"%s\"}", d->fields ? "," : "",
+                   (int)layer, f->name, x, y);
         else
             printf("%s%s%s%s is %s%s%s, and %s%s%s\n", where, ink(INK_BOLD), f->name, ink(INK_PLAIN),
                    ink(INK_RED), x, ink(INK_PLAIN), ink(INK_GREEN), y, ink(INK_PLAIN));
@@ -151,8 +151,8 @@ static void print_values(difference *d, const tfm_weight *a, const tfm_weight *b
         printf("%s%-32s%s %s%s%s%s%s\n", ink(INK_BOLD), name, ink(INK_PLAIN), ta, a->t.type != b->t.type ? " and " : "",
                a->t.type != b->t.type ? tb : "", largest > 0 ? ", " : ", the same values", largest > 0 ? what : "");
     } else {
-        printf("%s\n  {\"name\": \"%s\", \"type_a\": \"%s\", \"type_b\": \"%s\", \"largest_difference\": %s, \"row\": %lld, "
-               "\"rms\": %.6g}", d->tensors ? "," : "", name, ta, tb, number, (long long)row, rms);
+        printf("%s\n  {\"name\": \"%s\", \"type_a\": \"%s\", \"type_b\": \"%s\", \"largest_difference\": %s, "
+               "\"row\": %lld, \"rms\": %.6g}", d->tensors ? "," : "", name, ta, tb, number, (long long)row, rms);
     }
     d->tensors++;
     d->n++;

@@ -35,7 +35,7 @@ typedef enum param {
     P_UNIT_HEAD,            /* given at all: the rows of the output matrix are scaled to length 1 */
     P_UNIT_HEAD_VOCAB,      /* so are those of a model with so many */
     P_LOGITS_OFF,           /* an object of names and ids: the IMGIMG... among them can never come next */
-    P_LOGITS_OFF_FIRST, P_LOGITS_OFF_END, /* nor can the ids from the one up to before the other, if there are so many */
+    P_LOGITS_OFF_FIRST, P_LOGITS_OFF_END, /* nor can ids from the one to before the other, if there are so many */
     P_QKV_CLAMP,
     P_ATTN_SCALE,           /* replaces head_dim^-1/2 */
     P_SCALE_BY_LAYER,       /* 1: scores are divided by the layer's number, the first being 1 */

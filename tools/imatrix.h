@@ -1,9 +1,9 @@
-/* imatrix.h - importance matrices: for each matrix of a model the mean square of every input that it met on a text, which
- * says how much an error in that column of weights costs.
+/* imatrix.h - importance matrices: for each matrix of a model the mean square of every input that it met on a text,
+ * which says how much an error in that column of weights costs.
  *
- * The file is a GGUF as llama-imatrix writes it, so that each of the two can be read by the programs of the other. Collected
- * are the inputs of attention and of the dense feed-forward where a norm stands before them; matrices of experts get their
- * rows from llama-imatrix's files alone.
+ * The file is a GGUF as llama-imatrix writes it, so that each of the two can be read by the programs of the other.
+ * Collected are the inputs of attention and of the dense feed-forward where a norm stands before them; matrices of
+ * experts get their rows from llama-imatrix's files alone.
  */
 #ifndef TOOLS_IMATRIX_H
 #define TOOLS_IMATRIX_H

@@ -1,6 +1,7 @@
 /* mix.h - what --type names: a type for every matrix, or a mix that gives the ones that matter most more bits.
  *
- * The choices are those of llama.cpp's quantiser, so that a name means the same here and there; they are rows of a table.
+ * The choices are those of llama.cpp's quantiser, so that a name means the same here and there; they are rows of a
+ * table.
  */
 #ifndef TOOLS_MIX_H
 #define TOOLS_MIX_H
@@ -26,8 +27,8 @@ typedef struct mix_report {
     char text[160];         /* "12 Q4_K -> Q5_0, 1 Q6_K -> Q8_0" */
 } mix_report;
 
-/* weights are those of the source, in the file's order; each t.type becomes what the mix gives it. Vectors, positions and
- * routers keep theirs. importance: whether an importance matrix is used. */
+/* weights are those of the source, in the file's order; each t.type becomes what the mix gives it. Vectors,
+ * positions and routers keep theirs. importance: whether an importance matrix is used. */
 void mix_apply(const mix *m, const tfm_config *c, tfm_weight *weights, int64_t n, int importance, mix_report *report);
 
 #endif

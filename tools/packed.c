@@ -48,7 +48,8 @@ static int read_gptq(packed_scheme *s, const json *config, tfm_error *err) {
     if (!code) code = json_int_or(config, "bits", 4, &bits, err);
     if (code) return code;
     if (bits != 2 && bits != 4 && bits != 8) return refuse(config, "GPTQ of bits", bits == 3 ? "3" : "?", err);
-    if (strcmp(format, "gptq") && strcmp(format, "gptq_v2")) return refuse(config, "GPTQ checkpoint_format", format, err);
+    if (strcmp(format, "gptq") && strcmp(format, "gptq_v2"))
+        return refuse(config, "GPTQ checkpoint_format", format, err);
     s->kind = PACKED_GPTQ;
     s->bits = (int)bits;
     s->zero_plus_one = !strcmp(format, "gptq");
@@ -187,7 +188,8 @@ static int check_words(packed_weights *p, packed_matrix *m, const st_tensor *sha
     p->scheme.bits = bits;
     scale_shape(m->scales, &rows, &cols);
     m->n_groups = cols;
-    if (rows != m->rows || cols < 1 || m->cols % cols) return fail(p, m->scales, "its shape does not go with the matrix", err);
+    if (rows != m->rows || cols < 1 || m->cols % cols)
+        return fail(p, m->scales, "its shape does not go with the matrix", err);
     return TFM_OK;
 }
 

@@ -1,9 +1,9 @@
 /* quantize.c - the encoders: how a block of floats becomes codes, scales and minima.
  *
- * A type with one scale a block fits it to the block. A type with integer scales fits a scale (and a minimum) to each
- * sub-block, rounds these to integers under one d (and dmin), and rounds the values again under what became of them. A
- * fit tries a row of scales near the one that the extreme values suggest and keeps the one with the least weighted error.
- * Weights, ranges and number of trials are data: the table of schemes.
+ * A type with one scale a block fits it to the block. A type with integer scales fits a scale (and a minimum) to
+ * each sub-block, rounds these to integers under one d (and dmin), and rounds the values again under what became of
+ * them. A fit tries a row of scales near the one that the extreme values suggest and keeps the one with the least
+ * weighted error. Weights, ranges and number of trials are data: the table of schemes.
  */
 #include "quantize.h"
 
@@ -106,7 +106,8 @@ static float peak_of(const float *x, int n) {
     return peak;
 }
 
-/* Weighted sums of code * x and code^2: the scale that suits the codes best is xl / ll, and xl^2 / ll what it explains. */
+/* Weighted sums of code * x and code^2: the scale that suits the codes best is xl / ll, and xl^2 / ll what it
+ * explains. */
 typedef struct moments { float xl, ll; } moments;
 
 static moments moments_of(const float *code, const float *x, const float *w, int n) {
@@ -229,8 +230,8 @@ static void shift(float *out, const float *x, int n, float low) {
     for (int i = 0; i < n; i++) out[i] = x[i] - low;
 }
 
-/* Codes 0 .. top above a minimum that is not positive: x = scale * code - *minimum. For each trial the codes, then scale
- * and minimum by least squares; the trials that follow start from the best minimum so far. */
+/* Codes 0 .. top above a minimum that is not positive: x = scale * code - *minimum. For each trial the codes, then
+ * scale and minimum by least squares; the trials that follow start from the best minimum so far. */
 static float fit_minimum(float *code, float *minimum, const float *x, const float *w, int n, float top, trials t,
                          int squares) {
     float low = x[0], high = x[0], trial[MAX_FIT] = { 0 }, shifted[MAX_FIT] = { 0 }, wx[MAX_FIT] = { 0 };
@@ -329,7 +330,8 @@ static void weigh(work *k) {
     }
 }
 
-/* One scale without importance: the peak becomes the lowest code, or the range is cut into equal steps; halves go up. */
+/* One scale without importance: the peak becomes the lowest code, or the range is cut into equal steps; halves go
+ * up. */
 static void plain_codes(work *k) {
     const float low = k->s->minimum ? 0 : (float)(-k->s->top - 1), most = (float)k->s->top - low;
     float least = k->x[0], highest = k->x[0];

@@ -78,7 +78,8 @@ static void run_thread(void *arg, int i) {
     const strip_job *j = r->job;
     char *work = j->work + (size_t)i * thread_work_bytes(j->from, j->cols);
     r->codes[i] = TFM_OK;
-    for (int64_t s = i; STRIP * s < j->n_rows && !r->codes[i]; s += r->n_threads) r->codes[i] = convert_strip(j, s, work);
+    for (int64_t s = i; STRIP * s < j->n_rows && !r->codes[i]; s += r->n_threads)
+        r->codes[i] = convert_strip(j, s, work);
 }
 
 int strips_convert(const strip_job *job, const strip_threads *threads) {

@@ -1,5 +1,5 @@
-/* strips.h - rows of a matrix become strips of 16 rows of another type, on several threads: the step that tfm-convert and
- * tfm-quantize share.
+/* strips.h - rows of a matrix become strips of 16 rows of another type, on several threads: the step that
+ * tfm-convert and tfm-quantize share.
  */
 #ifndef TOOLS_STRIPS_H
 #define TOOLS_STRIPS_H

@@ -13,8 +13,8 @@ typedef struct tensor_figures {
 
 /* -1: out of memory. */
 int tensor_measure(const tfm_tensor *t, tensor_figures *out);
-/* The largest difference of two tensors of one shape; *at_row is where it is. A number against NaN, or two infinities that
- * differ, is infinite; NaN against NaN is none. -1: out of memory. */
+/* The largest difference of two tensors of one shape; *at_row is where it is. A number against NaN, or two
+ * infinities that differ, is infinite; NaN against NaN is none. -1: out of memory. */
 int tensor_compare(const tfm_tensor *a, const tfm_tensor *b, double *largest, int64_t *at_row);
 
 #endif

@@ -1,8 +1,8 @@
 /* tokenizer_back.c - tables of the tokenizer section become lists of names, types, scores and merges again.
  *
- * Expressions are stored compiled, and GGUF knows pre-tokenizers by name alone: the names are tried, and the one is taken
- * under which a text and the vocabulary's own pieces come out as the same ids. Scores are stored as ranks, so they come
- * out as ranks: their order is all that a vocabulary of scores uses.
+ * Expressions are stored compiled, and GGUF knows pre-tokenizers by name alone: the names are tried, and the one is
+ * taken under which a text and the vocabulary's own pieces come out as the same ids. Scores are stored as ranks, so
+ * they come out as ranks: their order is all that a vocabulary of scores uses.
  */
 #include "tokenizer_back.h"
 

@@ -7,8 +7,8 @@
 #include "safetensors.h"
 
 int is_torch_file(const source *src); /* by its first bytes */
-/* The tensors of a state_dict, or of one that lies in a dict under "state_dict", "model" or "module", as an array of the
- * arena; `file` is what they get as their file. */
+/* The tensors of a state_dict, or of one that lies in a dict under "state_dict", "model" or "module", as an array of
+ * the arena; `file` is what they get as their file. */
 int torch_read(const source *src, int file, arena *a, st_tensor **out, size_t *n, int *big_endian, tfm_error *err);
 
 #endif

@@ -1,8 +1,9 @@
 /* write_gguf.c - description to keys, roles to names, tiles to blocks.
  *
- * For each family with a GGUF architecture (the one that the provenance names goes first) the head of a file is made: keys
- * from the family's rules, tensors from its names. It is then opened as any GGUF file is; what comes out is either the
- * description that went in, or the next family is tried. The plan of that reading also says where each row belongs.
+ * For each family with a GGUF architecture (the one that the provenance names goes first) the head of a file is
+ * made: keys from the family's rules, tensors from its names. It is then opened as any GGUF file is; what comes out
+ * is either the description that went in, or the next family is tried. The plan of that reading also says where each
+ * row belongs.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -212,11 +213,52 @@ static int by_identity(const void *a, const void *b) {
     return x->expert < y->expert ? -1 : x->expert > y->expert;
 }
 
+/* The block whose frequencies are scaled in bands; NULL: there is none. */
+static const tfm_block *bands_block(const tfm_config *c) {
+    for (int i = 0; i < c->n_blocks; i++)
+        if (c->blocks[i].rope_style && c->blocks[i].rope_scaling == TFM_ROPE_BANDS) return &c->blocks[i];
+    return NULL;
+}
+
+/* What GGUF has for frequencies scaled in bands: a divisor for each of them. */
+static int add_rope_factors(job *j, const tfm_block *b) {
+    const int dims = b->rope_dims ? b->rope_dims : b->head_dim;
+    float *plain = arena_array(j->mem, (size_t)dims, sizeof *plain), *factors = plain ? plain + dims / 2 : NULL, mscale;
+    tfm_rope_params p;
+    tfm_weight w;
+    if (!plain) return tool_fail(j->err, TFM_ERR_MEMORY, "%s: out of memory", j->file);
+    memset(&p, 0, sizeof p);
+    p.dims = dims;
+    p.theta = b->rope_theta;
+    tfm_rope_freqs(&p, 0, plain, &mscale);
+    p.scaling = b->rope_scaling;
+    p.factor = b->rope_factor;
+    p.low = b->rope_low;
+    p.high = b->rope_high;
+    p.ctx_orig = b->rope_ctx_orig;
+    tfm_rope_freqs(&p, 0, factors, &mscale);
+    for (int i = 0; i < dims / 2; i++) factors[i] = plain[i] / factors[i];
+    memset(&w, 0, sizeof w);
+    w.stack = TFM_STACK_DECODER;
+    w.layer = w.expert = -1;
+    w.role = TFM_ROLE_ROPE_FACTORS;
+    w.t.data = factors;
+    w.t.type = TFM_F32;
+    w.t.layout = TFM_ROWS;
+    w.t.rows = 1;
+    w.t.cols = dims / 2;
+    j->weights[j->n_weights++] = w;
+    return TFM_OK;
+}
+
 static int list_weights(job *j) {
+    const tfm_block *bands = bands_block(tfm_model_config_of(j->model));
     j->n_weights = tfm_model_weight_count(j->model);
     j->weights = arena_array(j->mem, (size_t)j->n_weights + 1, sizeof *j->weights);
     if (!j->weights) return tool_fail(j->err, TFM_ERR_MEMORY, "%s: out of memory", j->file);
     for (int64_t i = 0; i < j->n_weights; i++) tfm_model_weight(j->model, i, &j->weights[i]);
+    const int code = bands ? add_rope_factors(j, bands) : TFM_OK;
+    if (code) return code;
     qsort(j->weights, (size_t)j->n_weights, sizeof *j->weights, by_identity);
     return TFM_OK;
 }
@@ -352,7 +394,8 @@ static int compare_descriptions(const job *j) {
     const tfm_config *want = &j->wanted, *got = &j->p.config;
     const char *why = differing(j, want, got, fields, n);
     fields = tfm_block_fields(&n);
-    for (int32_t i = 0; !why && i < want->n_layers; i++) why = differing(j, block_of(want, i), block_of(got, i), fields, n);
+    for (int32_t i = 0; !why && i < want->n_layers; i++)
+        why = differing(j, block_of(want, i), block_of(got, i), fields, n);
     if (!why) return TFM_OK;
     return tool_fail(j->err, TFM_ERR_UNSUPPORTED, "%s: no GGUF architecture says this model: as %s, %s", j->file,
                      j->family->name, why);
@@ -365,8 +408,8 @@ static int compare_tensors(const job *j) {
         const void *made = j->p.items[i].from->data; /* from the metadata, not from the file's data */
         const int same = t && t->type == w->t.type && t->rows == w->t.rows && t->cols == w->t.cols;
         if (same && (!made || !memcmp(made, t->data, (size_t)t->cols * sizeof(float)))) continue;
-        return tool_fail(j->err, TFM_ERR_UNSUPPORTED, "%s: tensor %s: parts of different types, sizes or values", j->file,
-                         j->p.items[i].from->name);
+        return tool_fail(j->err, TFM_ERR_UNSUPPORTED, "%s: tensor %s: parts of different types, sizes or values",
+                         j->file, j->p.items[i].from->name);
     }
     if (j->p.n == j->n_weights) return TFM_OK;
     return tool_fail(j->err, TFM_ERR_UNSUPPORTED, "%s: a tensor has no place in GGUF", j->file);
@@ -416,8 +459,23 @@ static uint32_t file_type(const tfm_model *model) {
     return numbers[most].number;
 }
 
-/* The description with everything in it that is said otherwise in GGUF: norms have their 1 folded in, and where the
- * family keeps the rows of q and k as pairs, RoPE of pairs is RoPE of halves. */
+/* Frequencies scaled in bands become divisors, if all layers that rotate have the same. */
+static int want_factors(const job *j, tfm_block *b) {
+    const tfm_block *bands = bands_block(tfm_model_config_of(j->model));
+    if (!bands || !b->rope_style) return TFM_OK;
+    if (b->rope_scaling != bands->rope_scaling || b->rope_theta != bands->rope_theta ||
+        b->rope_factor != bands->rope_factor || b->rope_low != bands->rope_low || b->rope_high != bands->rope_high ||
+        b->rope_ctx_orig != bands->rope_ctx_orig)
+        return tool_fail(j->err, TFM_ERR_UNSUPPORTED, "%s: rope_scaling: no GGUF architecture has it in some layers "
+                         "alone", j->file);
+    b->rope_scaling = TFM_ROPE_FACTORS;
+    b->rope_factor = b->rope_low = b->rope_high = 0;
+    b->rope_ctx_orig = 0;
+    return TFM_OK;
+}
+
+/* The description with everything in it that is said otherwise in GGUF: norms have their 1 folded in, frequencies are
+ * scaled by divisors, and where the family keeps the rows of q and k as pairs, RoPE of pairs is RoPE of halves. */
 static int want(job *j) {
     const tfm_config *c = tfm_model_config_of(j->model);
     const name_row *q = family_name(j->family, FORM_GGUF, TFM_ROLE_Q, 0);
@@ -432,6 +490,8 @@ static int want(job *j) {
         if (b->norm_offset != j->fold || (b->qk_norm && b->qk_norm_offset != j->fold))
             return tool_fail(j->err, TFM_ERR_UNSUPPORTED, "%s: norm_offset differs from norm to norm", j->file);
         b->norm_offset = b->qk_norm_offset = 0;
+        const int code = want_factors(j, b);
+        if (code) return code;
         if (!pairs || b->rope_style != TFM_ROPE_INTERLEAVED) continue;
         b->rope_style = TFM_ROPE_HALF;
         j->as_pairs = 1;
@@ -594,6 +654,21 @@ static int put_chat(job *j) {
     return TFM_OK;
 }
 
+/* One line about what the file does not hold of the model, or holds in other words. */
+static void tell_loss(job *j, const char *of_tokenizer) {
+    size_t n;
+    const int scaled = bands_block(tfm_model_config_of(j->model)) != NULL;
+    const char *origin = tfm_model_section(j->model, TFM_SECTION_PROVENANCE, &n);
+    const void *selftest = tfm_model_section(j->model, TFM_SECTION_SELFTEST, &n);
+    const tfm_chat *chat = tfm_model_chat(j->model);
+    const char *no_template = chat && !tfm_chat_template(chat, &n) ? ", the chat format" : "";
+    checkpoint_warn(&j->c, "%s: the GGUF file lacks name, author and licence, which a .tfm does not hold%s%s%s%s%s%s%s",
+                    j->file, origin ? ", the provenance" : "", selftest ? ", the self-test" : "", no_template,
+                    j->fold != 0 ? "; 1 is added to weights of norms, which rounds" : "",
+                    scaled ? "; divisors of frequencies stand for rope_scaling" : "", of_tokenizer ? "; " : "",
+                    of_tokenizer ? of_tokenizer : "");
+}
+
 static int write_file(job *j, sink *out) {
     const char *warning = NULL;
     int code = list_weights(j);
@@ -603,7 +678,7 @@ static int write_file(job *j, sink *out) {
     if (!code) code = read_back(j);
     if (code) return code;
     j->c.options = j->options;
-    if (warning) checkpoint_warn(&j->c, "%s: %s", j->file, warning);
+    tell_loss(j, warning);
     code = sink_write(out, 0, j->head, j->n_head, j->err);
     uint64_t at = j->n_head;
     for (size_t i = 0; !code && i < j->c.n_tensors; i++) {
