@@ -5,8 +5,9 @@
 #include "convert.h"
 
 /* The model's description must be one that some architecture of GGUF can say: the head is written, read back and
- * compared, and a field that comes back otherwise is an error that names it. Weights are written bit for bit; norms
- * that multiply by 1 + w get their 1 folded in. options: user, warn and progress. */
+ * compared, and a field that comes back otherwise is an error that names it. Weights are written bit for bit, experts
+ * stacked; norms that multiply by 1 + w get their 1 folded in, and frequencies scaled in bands become divisors. What
+ * the file does not hold is said in one warning. options: user, warn and progress. */
 int write_gguf(const tfm_model *model, const char *file, sink *out, const convert_options *options, tfm_error *err);
 
 #endif
