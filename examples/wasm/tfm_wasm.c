@@ -111,9 +111,10 @@ EXPORT(model_open) address model_open(address file, address bytes) {
 EXPORT(model_verify) int32_t model_verify(address model) { return tfm_model_verify(at(model), &last); }
 
 /* Numbers of the description, by name there: n_ctx, n_vocab, ... */
-enum { ASK_CTX, ASK_VOCAB, ASK_LAYERS, ASK_WIDTH, ASK_BOS, ASK_TEXT };
+enum { ASK_CTX, ASK_VOCAB, ASK_LAYERS, ASK_WIDTH, ASK_BOS, ASK_TEXT, ASK_CHAT };
 EXPORT(model_ask) int32_t model_ask(address model, int32_t what) {
     const tfm_config *c = tfm_model_config_of(at(model));
+    const tfm_chat *chat = tfm_model_chat(at(model));
     switch (what) {
     case ASK_CTX: return c->n_ctx;
     case ASK_VOCAB: return c->n_vocab;
@@ -121,13 +122,18 @@ EXPORT(model_ask) int32_t model_ask(address model, int32_t what) {
     case ASK_WIDTH: return c->d_model;
     case ASK_BOS: return c->bos;
     case ASK_TEXT: return tfm_model_tokenizer(at(model)) != NULL;
+    case ASK_CHAT: return !chat ? 0 : tfm_chat_known(chat) ? 2 : 1; /* no format, a template only, a format */
     default: return 0;
     }
 }
 
-EXPORT(model_is_end) int32_t model_is_end(address model, int32_t id) {
+/* Whether id ends a text, or in a conversation an answer. */
+EXPORT(model_is_end) int32_t model_is_end(address model, int32_t id, int32_t in_chat) {
     const tfm_config *c = tfm_model_config_of(at(model));
+    const tfm_chat *chat = in_chat ? tfm_model_chat(at(model)) : NULL;
+    int32_t end;
     for (int i = 0; i < c->n_eos; i++) if (c->eos[i] == id) return 1;
+    for (int32_t i = 0; chat && (end = tfm_chat_end(chat, i)) >= 0; i++) if (end == id) return 1;
     return 0;
 }
 
@@ -219,6 +225,57 @@ EXPORT(decode) int32_t decode(address decoder, int32_t id) {
     tfm_decoder *d = at(decoder);
     const size_t room = tfm_decode_max(d->tokenizer);
     return (int32_t)(id < 0 ? tfm_decode_flush(d, (char *)(d + 1), room) : tfm_decode(d, id, (char *)(d + 1), room));
+}
+
+/* ---- chat -------------------------------------------------------------------------------------------------------- */
+
+/* The strftime format of the date that chat_encode needs, zero-terminated; 0: none. */
+EXPORT(chat_date_format) address chat_date_format(address model) {
+    const tfm_chat *c = tfm_model_chat(at(model));
+    return c && tfm_chat_date_format(c) ? of(tfm_chat_date_format(c)) : 0;
+}
+
+/* The ids of a rendered conversation in a block of their own, ids[0] their number; NULL and a message. */
+static int32_t *chat_ids(const tfm_model *m, const tfm_turn *turns, int32_t n_turns, const char *date) {
+    const tfm_tokenizer *t = tfm_model_tokenizer(m);
+    const tfm_chat *c = tfm_model_chat(m);
+    size_t n, scratch;
+    int64_t n_ids = 0;
+    if (!t || !c) return fail(TFM_ERR_UNSUPPORTED, "the model's file has no chat format"), NULL;
+    const tfm_result r = tfm_chat_render(c, turns, n_turns, TFM_CHAT_PROMPT, date, NULL, NULL, 0, &n, &last);
+    if (r && r != TFM_ERR_MEMORY) return NULL;
+    const int64_t most = tfm_encode_max(t, n);
+    scratch = tfm_encode_size(t, n);
+    char *mem = most < 0 || !scratch ? NULL : malloc(scratch + 2 * n);
+    int32_t *ids = mem && most < INT32_MAX / 4 ? malloc(4 * ((size_t)most + 1)) : NULL;
+    if (!ids) return free(mem), fail(TFM_ERR_MEMORY, "the conversation is too long"), NULL;
+    char *text = mem + scratch;
+    uint8_t *marks = (uint8_t *)text + n;
+    if (tfm_chat_render(c, turns, n_turns, TFM_CHAT_PROMPT, date, text, marks, n, &n, &last) ||
+        tfm_encode_marked(t, text, marks, n, ids + 1, most, &n_ids, mem, scratch, &last)) {
+        free(ids);
+        ids = NULL;
+    } else ids[0] = (int32_t)n_ids;
+    free(mem);
+    return ids;
+}
+
+/* A conversation, up to where the model answers: rows[n] are role and bytes of each turn, their texts stand one behind
+ * the other. A block of 1 + k numbers to be released: k, then k ids; 0 and a message. */
+EXPORT(chat_encode) address chat_encode(address model, address rows, int32_t n, address texts, address date) {
+    const int32_t *row = at(rows);
+    const char *text = at(texts);
+    tfm_turn *turns = n > 0 && (size_t)n < SIZE_MAX / sizeof *turns ? malloc((size_t)n * sizeof *turns) : NULL;
+    if (!turns) return fail(TFM_ERR_MEMORY, "out of memory"), 0;
+    for (int32_t i = 0; i < n; i++, row += 2) {
+        turns[i].role = row[0];
+        turns[i].text = text;
+        turns[i].n = (size_t)row[1];
+        text += row[1];
+    }
+    const address ids = of(chat_ids(at(model), turns, n, at(date)));
+    free(turns);
+    return ids;
 }
 
 /* ---- sampler ----------------------------------------------------------------------------------------------------- */
