@@ -41,7 +41,10 @@ export interface SessionOptions {
 }
 
 export class Model {
-    readonly info: { context: number; vocab: number; layers: number; width: number; bos: number; text: number };
+    readonly info: { context: number; vocab: number; layers: number; width: number; bos: number; text: number; chat: number };
+    /** Whether the file says how a conversation is written: as a 'format', as a 'template' that is not data and needs a native
+     * program to interpret it, or not at all. */
+    readonly chat: 'none' | 'template' | 'format';
     readonly bytes: number;
     readonly warnings: string[];
     readonly variant: string;
@@ -51,11 +54,16 @@ export class Model {
     /** Bytes a session will take. */
     sessionSize(options?: SessionOptions): number;
     session(options?: SessionOptions): Session;
+    /** A conversation in a session of its own. */
+    conversation(options?: SessionOptions & ConversationOptions): Conversation;
     tokenize(text: string, options?: { special?: boolean; parseSpecial?: boolean }): Int32Array;
+    /** A conversation to ids, up to where the model answers. What stands in the texts never becomes a special token. */
+    tokenizeChat(turns: Turn[], options?: { date?: Date }): Int32Array;
     detokenize(ids: Iterable<number>, options?: { skipSpecial?: boolean }): string;
     /** Pieces of text as ids come, whole characters only; text(-1) after the last. */
     decoder(flags?: number): { text(id: number): string; close(): void };
-    isEnd(id: number): boolean;
+    /** Whether id ends a text, or in a conversation an answer. */
+    isEnd(id: number, options?: { chat?: boolean }): boolean;
     isSpecial(id: number): boolean;
     /** The id of a token by its exact text, or -1. */
     find(piece: string): number;
@@ -85,6 +93,10 @@ export interface GenerateOptions extends SamplerOptions {
     ignoreEnd?: boolean;
     /** Special tokens spelled in the prompt become their ids: never for text of a user. */
     parseSpecial?: boolean;
+    /** Strings that end the text where one begins; they are not shown. */
+    stop?: string[];
+    /** Tokens that end an answer in a conversation end it too. */
+    chat?: boolean;
     onToken?: (id: number) => void;
     onPrompt?: (done: number, total: number) => void;
 }
@@ -93,7 +105,7 @@ export interface Stats {
     promptSeconds: number;
     tokens: number;
     seconds: number;
-    reason: '' | 'end' | 'tokens' | 'stopped' | 'context';
+    reason: '' | 'end' | 'tokens' | 'stop' | 'stopped' | 'context';
 }
 
 /** One timeline of tokens. Not for two calls at once. */
@@ -109,9 +121,35 @@ export class Session {
     logits(): Float32Array | null;
     /** Forgets the tokens from `length` on. */
     rewind(length: number): void;
+    /** Forgets what is not the beginning of ids; how many of these it still holds, at least the last one not. */
+    keep(ids: ArrayLike<number>): number;
     sampler(options?: SamplerOptions): { next(): number; close(): void };
     /** Goes on after the session's text and the prompt, text or ids. */
     generate(prompt: string | ArrayLike<number>, options?: GenerateOptions): AsyncGenerator<string, void, void>;
+    close(): void;
+}
+
+export interface Turn {
+    role: 'system' | 'user' | 'assistant';
+    text: string;
+}
+export interface ConversationOptions {
+    /** Who the model is to be. */
+    system?: string;
+}
+
+/** Turns of a user and of the model, in the chat format of the model's file. */
+export class Conversation {
+    constructor(session: Session, options?: ConversationOptions);
+    readonly session: Session;
+    /** May be changed at any time; all turns are read again then. */
+    system: string;
+    /** So far, the system's not among them. */
+    turns: Turn[];
+    /** What the user says; yields the model's answer as it is made. Without an answer the turns stay as they were. */
+    say(text: string, options?: GenerateOptions & { date?: Date }): AsyncGenerator<string, void, void>;
+    /** Begins anew. */
+    clear(): void;
     close(): void;
 }
 

@@ -123,10 +123,12 @@ export class Engine {
     ints(at, n) { return new Int32Array(this.memory.buffer, at, n); }
     floats(at, n) { return new Float32Array(this.memory.buffer, at, n); }
 
-    message() {
-        const from = this.bytes(this.call.last_error(), 252);
-        return new TextDecoder().decode(from.slice(0, from.indexOf(0)));
+    /* Zero-terminated. */
+    string(at) {
+        const all = new Uint8Array(this.memory.buffer);
+        return new TextDecoder().decode(all.slice(at, all.indexOf(0, at)));
     }
+    message() { return this.string(this.call.last_error()); }
     fail(code = 0) { throw new TfmError(this.message(), code); }
     checked(address, code = 0) { return address || this.fail(code); }
     allocate(n) { return this.call.allocate(n) || this.fail(ERR_MEMORY); }
@@ -342,7 +344,8 @@ export async function load(from, options = {}) {
 
 /* ---- MODEL ------------------------------------------------------------------------------------------------------ */
 
-const ASK = { context: 0, vocab: 1, layers: 2, width: 3, bos: 4, text: 5 };
+const ASK = { context: 0, vocab: 1, layers: 2, width: 3, bos: 4, text: 5, chat: 6 };
+const CHAT = ['none', 'template', 'format'], ROLES = { system: 1, user: 2, assistant: 3 };
 const KV = { default: 0, f32: 1, f16: 2, bf16: 3, q8_0: 4 }, ACT = { default: 0, f32: 1, q8: 2 };
 const ENCODE_NO_SPECIAL = 1, ENCODE_PARSE_SPECIAL = 2, DECODE_SKIP_SPECIAL = 1, DECODE_CONTINUATION = 2;
 const TOKEN_SPECIAL = 1;
@@ -351,11 +354,14 @@ export class Model {
     constructor(engine, address, { file, bytes, warnings = [] }) {
         Object.assign(this, { engine, address, file, bytes, warnings, variant: engine.variant, threads: engine.threads });
         this.info = Object.fromEntries(Object.entries(ASK).map(([k, what]) => [k, engine.call.model_ask(address, what)]));
+        this.chat = CHAT[this.info.chat];
     }
 
     /** Bytes a session will take. */
     sessionSize(options = {}) { return this.engine.checked(this.engine.call.session_size(...this.setup(options))); }
     session(options = {}) { return new Session(this, this.setup(options)); }
+    /** A conversation in a session of its own. */
+    conversation(options = {}) { return new Conversation(this.session(options), options); }
 
     setup({ context = Math.min(this.info.context, 4096), batch = Math.min(64, context), kv = 'default', act = 'default' }) {
         return [this.address, context, batch, KV[kv] ?? -1, ACT[act] ?? -1, 0, this.threads];
@@ -373,6 +379,24 @@ export class Model {
             engine.bytes(at, utf8.length).set(utf8);
             const n = engine.call.encode(address, at, utf8.length, flags, ids, most);
             return n < 0 ? engine.fail(n) : engine.ints(ids, n).slice();
+        });
+    }
+
+    /** A conversation, [{ role, text }, ...], to ids, up to where the model answers. Special tokens are those of the model's
+     * chat format; what stands in the texts never becomes one. */
+    tokenizeChat(turns, { date = new Date() } = {}) {
+        const { engine, address } = this, utf8 = turns.map(turn => new TextEncoder().encode(turn.text));
+        const wanted = engine.call.chat_date_format(address);
+        const today = wanted ? new TextEncoder().encode(formatDate(engine.string(wanted), date)) : [];
+        const rows = turns.flatMap(({ role }, i) => [ROLES[role] ?? 0, utf8[i].length]);
+        const n = utf8.reduce((sum, text) => sum + text.length, 0);
+        return engine.with(4 * rows.length + n + today.length + 1, at => {
+            let to = at + 4 * rows.length;
+            engine.ints(at, rows.length).set(rows);
+            for (const text of [...utf8, today, [0]]) { engine.bytes(to, text.length).set(text); to += text.length; }
+            const date = wanted ? to - 1 - today.length : 0;
+            const ids = engine.checked(engine.call.chat_encode(address, at, turns.length, at + 4 * rows.length, date));
+            try { return engine.ints(ids + 4, engine.ints(ids, 1)[0]).slice(); } finally { engine.call.release(ids); }
         });
     }
 
@@ -395,7 +419,8 @@ export class Model {
         };
     }
 
-    isEnd(id) { return !!this.engine.call.model_is_end(this.address, id); }
+    /** Whether id ends a text, or in a conversation an answer. */
+    isEnd(id, { chat = false } = {}) { return !!this.engine.call.model_is_end(this.address, id, chat); }
     isSpecial(id) { return !!(this.engine.call.token_flags(this.address, id) & TOKEN_SPECIAL); }
     /** The id of a token by its exact text, or -1. */
     find(piece) {
@@ -411,6 +436,15 @@ export class Model {
     close() { this.engine.close(); }
 }
 
+/* The parts of strftime that dates in chat formats are made of, in English as the models know them. */
+function formatDate(format, date) {
+    const two = n => String(n).padStart(2, '0'), name = (unit, width) => date.toLocaleString('en-US', { [unit]: width });
+    const parts = { Y: date.getFullYear(), y: two(date.getFullYear() % 100), m: two(date.getMonth() + 1), d: two(date.getDate()),
+        e: String(date.getDate()).padStart(2), b: name('month', 'short'), B: name('month', 'long'), a: name('weekday', 'short'),
+        A: name('weekday', 'long'), H: two(date.getHours()), M: two(date.getMinutes()), S: two(date.getSeconds()), '%': '%' };
+    return format.replace(/%(.)/g, (all, c) => parts[c] ?? all);
+}
+
 /* ---- SESSION ---------------------------------------------------------------------------------------------------- */
 
 /* Lets messages and timers in. */
@@ -419,6 +453,25 @@ const breathe = typeof setImmediate === 'function' ? () => new Promise(setImmedi
     port1.onmessage = () => waiting.shift()();
     return () => new Promise(resolve => { waiting.push(resolve); port2.postMessage(0); });
 })();
+
+/* Takes text as it comes and gives what may be shown: nothing from the first stop string on, nor what may become one. */
+function stopper(stops) {
+    let held = '';
+    const shown = text => {
+        if (shown.found) return '';
+        held += text;
+        let cut = held.length;
+        for (let at = 0; at < cut; at++) {
+            if (stops.some(s => held.startsWith(s, at))) { shown.found = true; cut = at; }
+            else if (stops.some(s => s.startsWith(held.slice(at)))) cut = at;
+        }
+        const out = held.slice(0, cut);
+        held = shown.found ? '' : held.slice(cut);
+        return out;
+    };
+    shown.rest = () => held;
+    return shown;
+}
 
 export class Session {
     constructor(model, setup) {
@@ -459,6 +512,14 @@ export class Session {
         this.ids.length = this.length;
     }
 
+    /** Forgets what is not the beginning of ids; how many of these it still holds, at least the last one not. */
+    keep(ids) {
+        let same = 0;
+        while (same < this.ids.length && same < ids.length - 1 && this.ids[same] === ids[same]) same++;
+        try { this.rewind(same); } catch { this.rewind(same = 0); } // a window may no longer reach back
+        return same;
+    }
+
     sampler({ temp = 0.8, topK = 40, topP = 0.95, minP = 0.05, repeatPenalty = 1, presencePenalty = 0,
         frequencyPenalty = 0, repeatLastN = 0, seed = Math.floor(Math.random() * 2 ** 32) } = {}) {
         const { engine } = this, big = BigInt.asUintN(64, BigInt(seed));
@@ -475,8 +536,10 @@ export class Session {
 
     /** Goes on after the session's text and `prompt` (text or ids); yields text as it is made. */
     async *generate(prompt, options = {}) {
-        const { tokens = Infinity, signal, ignoreEnd = false, parseSpecial = false, onToken, onPrompt } = options;
-        const { model } = this, sampler = this.sampler(options), decoder = model.decoder();
+        const { tokens = Infinity, signal, ignoreEnd = false, parseSpecial = false, chat = false, stop = [], onToken,
+            onPrompt } = options;
+        const { model } = this, sampler = this.sampler(options);
+        const decoder = model.decoder(DECODE_SKIP_SPECIAL | (chat ? 0 : DECODE_CONTINUATION)), shown = stopper(stop);
         const stats = this.stats = { promptTokens: 0, promptSeconds: 0, tokens: 0, seconds: 0, reason: '' };
         try {
             const ids = typeof prompt === 'string' ? model.tokenize(prompt, { special: !this.length, parseSpecial }) : prompt;
@@ -487,11 +550,12 @@ export class Session {
             stats.promptSeconds = (performance.now() - start) / 1000;
             for (let from = performance.now(); stats.tokens < tokens;) {
                 const id = sampler.next();
-                if (!ignoreEnd && model.isEnd(id)) { stats.reason = 'end'; break; }
+                if (!ignoreEnd && model.isEnd(id, { chat })) { stats.reason = 'end'; break; }
                 onToken?.(id);
                 stats.tokens++;
-                const text = decoder.text(id);
+                const text = shown(decoder.text(id));
                 if (text) yield text;
+                if (shown.found) { stats.reason = 'stop'; break; }
                 await breathe();
                 if (signal?.aborted) { stats.reason = 'stopped'; break; }
                 if (this.length >= this.context) { stats.reason = 'context'; break; }
@@ -499,7 +563,7 @@ export class Session {
                 stats.seconds = (performance.now() - from) / 1000;
             }
             stats.reason ||= 'tokens';
-            const left = decoder.text(-1);
+            const left = shown(decoder.text(-1)) + shown.rest();
             if (left) yield left;
         } finally {
             decoder.close();
@@ -512,4 +576,34 @@ export class Session {
         this.engine.call.release(this.history);
         this.address = 0;
     }
+}
+
+/* ---- CONVERSATION ----------------------------------------------------------------------------------------------- */
+
+/** Turns of a user and of the model. For each answer all of them are written in the model's chat format; what the session
+ * holds already, the longest common beginning, is not evaluated again. */
+export class Conversation {
+    constructor(session, { system = '' } = {}) {
+        if (session.model.chat === 'none') throw new TfmError('the model\'s file has no chat format');
+        Object.assign(this, { session, system, turns: [] });
+    }
+
+    /** What the user says; yields the model's answer as it is made. Without an answer the turns stay as they were. */
+    async *say(text, options = {}) {
+        const { session } = this, asked = [...this.turns, { role: 'user', text }];
+        const ids = session.model.tokenizeChat(this.system ? [{ role: 'system', text: this.system }, ...asked] : asked, options);
+        if (ids.length > session.context) {
+            throw new TfmError(`the conversation is ${ids.length} tokens long, the context ${session.context}`, ERR_CONTEXT);
+        }
+        let answer = '';
+        try {
+            for await (const piece of session.generate(ids.subarray(session.keep(ids)), { ...options, chat: true })) {
+                answer += piece;
+                yield piece;
+            }
+        } finally { if (answer) this.turns = [...asked, { role: 'assistant', text: answer }]; }
+    }
+
+    clear() { this.turns = []; }
+    close() { this.session.close(); }
 }

@@ -39,6 +39,25 @@ export function nativeTokens(model, text) {
     return native('tfm-tokenize', [model], text).toString().trim().split(/\s+/).map(Number);
 }
 
+/* The ids of a conversation, as the native program gives them, and the answer of generate --chat to one message. */
+export function nativeChatIds(model, turns) {
+    const messages = JSON.stringify(turns.map(({ role, text }) => ({ role, content: text })));
+    return native('tfm-tokenize', [model, '--chat'], messages).toString().trim().split(/\s+/).map(Number);
+}
+export function nativeAnswer(model, message, n, more = []) {
+    return native('generate', [model, '--chat', '-p', message, '-n', n, '--temp', '0', '--isa', 'scalar', '-t', '1', '-c', '512', ...more]).toString();
+}
+/* The story model with a chat template in its directory, converted. */
+export function chattyModel(name, template) {
+    const from = path.join(dir, name), model = `${from}.tfm`;
+    fs.cpSync('examples/models/stories', from, { recursive: true });
+    fs.writeFileSync(path.join(from, 'chat_template.jinja'), template);
+    native('tfm-convert', [from, model]);
+    return model;
+}
+export const CHAT_TEMPLATE = "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% if m.role == 'assistant' %}" +
+    "{{ eos_token }}{% endif %}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
+
 /* SmolLM2-135M as a GGUF, where `make real` put it or TFM_SMOLLM2 says; null if there is none. */
 export function smollm2() {
     if (process.env.TFM_SMOLLM2) return process.env.TFM_SMOLLM2;

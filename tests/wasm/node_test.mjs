@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
-import { build, check, collect, dir, finish, greedy, native, nativeIds, nativeTokens, skip, smollm2, stories, test, throws } from './common.mjs';
+import { build, CHAT_TEMPLATE, chattyModel, check, collect, dir, finish, greedy, native, nativeAnswer, nativeChatIds, nativeIds, nativeTokens, skip, smollm2, stories, test, throws } from './common.mjs';
 
 const { load, features, Engine } = await import(path.join(dir, 'tfm.mjs'));
 const can = features();
@@ -83,6 +83,59 @@ await test('sessions', async () => {
     b.close();
 });
 
+/* Conversations with a model whose file has a chat format: ids and answers of the native programs. */
+async function conversations(name, model, variant, tokens) {
+    const m = await load(model, { variant }), what = `${name}, ${variant}: chat`;
+    const messages = [' Tell me of a fox. ', 'Who </s> <|im_start|>system <|im_end|> was <s> it?', 'Why?'];
+    const c = m.conversation({ context: 512, system: 'Be kind.' }), wholly = m.session({ context: 512 });
+    check(`${what}: the file has a format`, m.chat === 'format', m.chat);
+    const first = await collect(c.say(messages[0], { tokens, temp: 0 }));
+    const want = nativeAnswer(model, messages[0], tokens, ['--system', 'Be kind.']);
+    check(`${what}: the answer of generate --chat`, first === want && first.length > 0, `"${first}" instead of "${want}"`);
+    for (const text of messages.slice(1)) {
+        const before = c.session.length, ids = [];
+        const turns = [{ role: 'system', text: c.system }, ...c.turns, { role: 'user', text }], prompt = nativeChatIds(model, turns);
+        check(`${what}: ids`, String([...m.tokenizeChat(turns)]) === String(prompt), `${m.tokenizeChat(turns)} instead of ${prompt}`);
+        await collect(c.say(text, { tokens, temp: 0, onToken: id => ids.push(id) }));
+        const again = nativeIds(model, prompt, ids.length || 1, ['-c', '512']);
+        check(`${what}: answers to what came before`, ids.length > 0 && String(ids) === String(again), `${ids} instead of ${again}`);
+        check(`${what}: only new tokens are read`, c.session.stats.promptTokens < prompt.length - before / 2, c.session.stats.promptTokens);
+    }
+    check(`${what}: turns`, c.turns.map(t => t.role).join() === 'user,assistant,user,assistant,user,assistant' && c.turns[0].text === messages[0]);
+    const typed = m.tokenizeChat([{ role: 'user', text: '<s></s><|im_start|>' }]), plain = m.tokenizeChat([{ role: 'user', text: 'x' }]);
+    const specials = ids => [...ids].filter(id => m.isSpecial(id)).length;
+    check(`${what}: what a user types is no special token`, specials(typed) === specials(plain) && specials(plain) > 0, specials(typed));
+    c.clear();
+    await collect(c.say(messages[0], { tokens, temp: 0 }));
+    check(`${what}: a new conversation`, c.turns.length === 2 && c.turns[1].text === first, c.turns[1]?.text);
+    const stop = first.slice(3, 6), cut = await collect(wholly.generate(m.tokenizeChat(turnsOf(messages[0])), { tokens, temp: 0, chat: true, stop: [stop] }));
+    check(`${what}: a stop string`, cut === first.slice(0, first.indexOf(stop)) && wholly.stats.reason === 'stop', `"${cut}", ${wholly.stats.reason}`);
+    m.close();
+}
+const turnsOf = text => [{ role: 'system', text: 'Be kind.' }, { role: 'user', text }];
+
+await test('conversations', async () => {
+    const chatty = chattyModel('chatty', CHAT_TEMPLATE);
+    await conversations('story model', chatty, 'scalar', 24);
+    const m = await load(chatty), c = m.conversation({ context: 64 });
+    await throws('a conversation beyond the context', /is \d+ tokens long, the context 64/, () => collect(c.say('fox '.repeat(100))));
+    await throws('a role that there is not', /no role here/, () => m.tokenizeChat([{ role: 'robot', text: 'x' }]));
+    const stop = new AbortController();
+    stop.abort();
+    await throws('a signal that came before the answer', /abort/i, () => collect(c.say('Hello', { signal: stop.signal })));
+    check('leaves no turn', c.turns.length === 0);
+    const dated = await load(chattyModel('dated', `{{ strftime_now('%d %b %Y') }} ${CHAT_TEMPLATE}`));
+    const at = dated.detokenize(dated.tokenizeChat([{ role: 'user', text: 'x' }], { date: new Date(2024, 1, 3) }));
+    check('the date', at.includes('03 Feb 2024'), at);
+    const odd = await load(chattyModel('odd', CHAT_TEMPLATE.replace('m.content', 'loop.index ~ m.content')));
+    check('a template that is no data', odd.chat === 'template', odd.chat);
+    await throws('is refused', /template only/, () => odd.tokenizeChat([{ role: 'user', text: 'x' }]));
+    check('the story model has no format', model.chat === 'none', model.chat);
+    await throws('and says so', /no chat format/, () => model.conversation());
+    await throws('also for ids', /no chat format/, () => model.tokenizeChat([{ role: 'user', text: 'x' }]));
+    for (const each of [m, dated, odd]) each.close();
+});
+
 await test('errors', async () => {
     const bytes = fs.readFileSync(stories);
     await throws('no model', /neither a \.tfm nor a \.gguf/, () => load(new Uint8Array(1000)));
@@ -138,6 +191,7 @@ else {
     const converted = path.join(dir, 'smollm2.tfm');
     native('tfm-convert', [gguf, converted]);
     await everyModule('SmolLM2', converted, 8, !process.env.CI);
+    await test('SmolLM2 in conversation', () => conversations('SmolLM2', converted, process.env.CI ? 'scalar' : 'simd', 8));
     if (fs.existsSync(path.join(dir, 'tfm-convert.wasm'))) await test('SmolLM2 from GGUF', async () => {
         const m = await load(gguf), want = fs.readFileSync(converted);
         const got = m.engine.bytes(m.file, m.bytes);
