@@ -84,8 +84,8 @@
    says the bytes in advance, exactly, the same on every host; tfm_model_init and tfm_session_init work in memory of the
    caller's (64-byte aligned) and then nothing is allocated at all. After creation nothing allocates. A session is
    relocatable: memcpy it, write it to disk, read it back, tfm_session_attach. The KV cache costs exactly
-   2 * n_layers * n_kv_heads * head_dim * length * bytes; length is the context, or for layers with a window (or a mask
-   that sees one chunk or stride) min(context, window + batch). Strings and logits that are returned are views; their life is said at each function.
+   2 * n_layers * n_kv_heads * head_dim * length * bytes; length is the context, or for layers that see no more than a window
+   (or chunk, or stride) min(context, window + batch). Strings and logits that are returned are views; their life is said at each function.
    Stack: at most 32 KB.
 
    THREADS
@@ -753,7 +753,7 @@ typedef struct tfm_session_config {
 /* Bytes of a session: from (model, context, batch, kv, act, want, threads) alone, exact, the same on every host. */
 TFM_API tfm_result tfm_session_size(const tfm_model *m, const tfm_session_config *cfg, size_t *bytes, tfm_error *err);
 /* The KV cache's part of it: sum over layers of 2 * n_kv_heads * head_dim * length * bytes, length = n_ctx, or
-   min(n_ctx, window + n_batch) for layers with a window or chunks. */
+   min(n_ctx, w + n_batch) for layers that see w positions at most: a window, a chunk or the near part of a pattern. */
 TFM_API tfm_result tfm_session_kv_bytes(const tfm_model *m, const tfm_session_config *cfg, size_t *bytes,
                                         tfm_error *err);
 /* A session in the caller's memory (64-byte aligned, tfm_session_size bytes), or in an allocation of its own. */
@@ -1468,6 +1468,13 @@ static const tfm__format *tfm__format_of(int32_t type) {
     return NULL;
 }
 
+/* A type that exists, but not in this build: its name, else NULL. */
+static const char *tfm__missing_type(int32_t type) {
+    for (int i = 0; i < TFM__N_FORMATS; i++)
+        if (tfm__formats[i].info.type == type) return TFM__HAS_TYPE(type) ? NULL : tfm__formats[i].info.name;
+    return NULL;
+}
+
 TFM_API const tfm_type_info *tfm_type_get(int32_t type) {
     const tfm__format *f = tfm__format_of(type);
     return f ? &f->info : NULL;
@@ -1957,9 +1964,15 @@ typedef struct tfm__for_job {
     int parts;
 } tfm__for_job;
 
+/* Where part `index` begins: items * index / parts, whose product may be wider than an address. */
+static int64_t tfm__part_begin(const tfm__for_job *j, int index) {
+    const int64_t each = tfm__quotient(j->items, j->parts), rest = j->items - each * j->parts;
+    return each * index + tfm__quotient(rest * index, j->parts);
+}
+
 static void tfm__for_part(void *arg, int index) {
     const tfm__for_job *j = (const tfm__for_job *)arg;
-    const int64_t first = tfm__quotient(j->items * index, j->parts), last = tfm__quotient(j->items * (index + 1), j->parts);
+    const int64_t first = tfm__part_begin(j, index), last = tfm__part_begin(j, index + 1);
     if (first < last) j->fn(j->ctx, index, first, last);
 }
 
@@ -2236,7 +2249,7 @@ static tfm_result tfm__check_groups(const tfm_block *b, int i, tfm_error *err) {
 
 static tfm_result tfm__check_experts(const tfm_block *b, int i, tfm_error *err) {
 #ifdef TFM_NO_EXPERTS
-    TFM__NEED(b->n_experts < 0, "block %d is a mixture of experts, which this build cannot run", i);
+    if (b) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "block %d is a mixture of experts, which this build cannot run", i);
 #endif
     TFM__NEED(b->n_experts >= 1 && b->n_experts <= TFM__MAX_EXPERTS, "block %d: n_experts %d is out of range (1 to %d)", i,
               (int)b->n_experts, (int)TFM__MAX_EXPERTS);
@@ -2818,6 +2831,8 @@ static tfm_result tfm__file_entry(const tfm__file *f, size_t i, tfm_weight *w, u
     const size_t need = tfm_tensor_bytes(w->t.type, w->t.layout, w->t.rows, w->t.cols);
     *hash = tfm__le64(p + 56);
     tfm_weight_name(w->stack, w->layer, w->role, w->expert, name, sizeof name);
+    if (tfm__missing_type(w->t.type))
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "tensor %s: this build lacks the type %s", name, tfm__missing_type(w->t.type));
     TFM__NEED(need && need == bytes, "tensor %s: type %d, layout %d, dims %l x %l and %l bytes do not go together",
               name, (int)w->t.type, (int)w->t.layout, w->t.rows, w->t.cols, (int64_t)bytes);
     TFM__NEED(offset % 64 == 0, "tensor %s: offset %l is not aligned to 64", name, (int64_t)offset);
@@ -3177,7 +3192,9 @@ TFM_API tfm_result tfm_model_from_weights(const tfm_config *c, const tfm_weight 
         char name[64];
         const tfm_tensor *t = &w[i].t;
         tfm_weight_name(w[i].stack, w[i].layer, w[i].role, w[i].expert, name, sizeof name);
-        if (!t->data || !tfm_tensor_bytes(t->type, t->layout, t->rows, t->cols))
+        if (tfm__missing_type(t->type))
+            r = tfm__fail(err, TFM_ERR_UNSUPPORTED, "tensor %s: this build lacks the type %s", name, tfm__missing_type(t->type));
+        else if (!t->data || !tfm_tensor_bytes(t->type, t->layout, t->rows, t->cols))
             r = tfm__fail(err, TFM_ERR_ARG,
                           "tensor %s: no data, or type %d, layout %d and dims %l x %l do not go together", name,
                           (int)t->type, (int)t->layout, t->rows, t->cols);
@@ -3684,8 +3701,8 @@ static tfm_result tfm__session_ropes(tfm_session *s, const tfm_model *m, tfm_err
 static tfm_result tfm__session_hooks(tfm_session *s, const tfm_model *m, const tfm_session_config *cfg,
                                      tfm_error *err) {
     const tfm_kernels *k = tfm_kernels_for(s->isa);
-    if (!k)
-        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "instruction set %s is not available here", tfm_isa_name(s->isa));
+    const char *name = tfm_isa_name(s->isa);
+    if (!k) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "instruction set %s is not available here", name ? name : "?");
     s->model.room = s->kernels.room = s->parallel_user.room = s->progress_user.room = s->trace_user.room = 0;
     s->parallel.room = s->progress.room = s->trace.room = 0;
     s->model.p = m;
@@ -5812,6 +5829,7 @@ typedef struct tfm__re {
     uint32_t run_low, run_high, run_category; /* the last look-up of a category */
     struct tfm__re_choice *stack; /* where there are loops: cap_stack choices, else NULL */
     uint32_t cap_stack, base;     /* base: what the attempts around this one have on it */
+    uint32_t body_steps;          /* turns that look-arounds and atomic groups have left */
 } tfm__re;
 
 /* go on at pc; star: also at places down to low */
@@ -5857,12 +5875,14 @@ static uint32_t tfm__re_one(tfm__re *r, uint32_t class_index, uint32_t at) {
 static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *patience, int slow, int depth);
 
 /* The body of a look-around or an atomic group on its own; the attempt around it has `top` choices on the stack. Its end,
-   or NONE, also after TFM__RE_BODY_STEPS turns. */
+   or NONE, also after TFM__RE_BODY_STEPS turns, which bodies inside a body share: turns must not multiply. */
 static uint32_t tfm__re_body(tfm__re *r, uint32_t pc, uint32_t at, uint32_t top, int depth) {
-    uint32_t steps = TFM__RE_BODY_STEPS, end;
-    if (depth >= 4) return TFM__NONE;
+    uint32_t end;
+    if (!depth) r->body_steps = TFM__RE_BODY_STEPS;
+    if (depth >= 4 || !r->body_steps) return TFM__NONE;
+    r->body_steps--;
     r->base += top;
-    end = tfm__re_attempt(r, pc, at, &steps, 0, depth + 1);
+    end = tfm__re_attempt(r, pc, at, &r->body_steps, 0, depth + 1);
     r->base -= top;
     return end;
 }
@@ -7201,8 +7221,9 @@ TFM_API tfm_result tfm_encode(const tfm_tokenizer *t, const char *text, size_t n
 TFM_API tfm_result tfm_encode_marked(const tfm_tokenizer *t, const char *text, const uint8_t *marks, size_t n, int32_t *ids,
                                      int64_t max_ids, int64_t *n_ids, void *scratch, size_t scratch_bytes, tfm_error *err) {
     static const uint8_t nothing = 0;
-    return tfm__encode(t, text, marks ? marks : &nothing, marks ? n : 0, TFM_ENCODE_NO_SPECIAL, ids, max_ids, n_ids, scratch,
-                       scratch_bytes, err);
+    *n_ids = 0;
+    if (n && !marks) return tfm__fail(err, TFM_ERR_ARG, "tfm_encode_marked: marks is NULL");
+    return tfm__encode(t, text, n ? marks : &nothing, n, TFM_ENCODE_NO_SPECIAL, ids, max_ids, n_ids, scratch, scratch_bytes, err);
 }
 
 TFM_API size_t tfm_normalize(const tfm_tokenizer *t, const char *text, size_t n, char *out, size_t cap, void *scratch,
@@ -7586,7 +7607,7 @@ static int tfm__chat_join(const tfm_chat *c, tfm__chat_out *o, int from, int to,
     return 0;
 }
 
-static const char *tfm__chat_role(int32_t role) {
+static TFM__UNUSED const char *tfm__chat_role(int32_t role) {
     static const char *const names[] = {"nothing", "system", "user", "assistant"};
     return role >= 0 && role <= TFM_CHAT_ASSISTANT ? names[role] : "?";
 }
@@ -8444,7 +8465,7 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
     }
     if (p->scaling == TFM_ROPE_STEPS) {
         int64_t reach = p->ctx_max, alpha = 1;
-        for (; reach < rope_len; reach *= 2) alpha = 2 * alpha + 1;
+        for (; reach < rope_len && alpha < (int64_t)1 << 61; reach *= 2) alpha = 2 * alpha + 1;
         if (alpha > 1) theta *= tfm__pow((double)alpha, (double)p->dims / (p->dims - 2));
     }
     if (p->scaling == TFM_ROPE_LONG && p->factors_long && rope_len > p->ctx_orig) factors = p->factors_long;

@@ -43,6 +43,7 @@
     ROW(tokenizer_sentencepiece) \
     ROW(tokenizer_model_config) \
     ROW(tokenizer_refused) \
+    ROW(tokenizer_patience) \
     ROW(tokenizer_gguf) \
     ROW(tokenizer_rows) \
     ROW(tokenizer_merges) \

@@ -277,6 +277,8 @@ void test_chat_marks(void) {
         const size_t room = tfm_encode_size(t, 2);
         check(tfm_encode_marked(t, "a\xFF", ones, 2, ids, 8, &n, arena_alloc(&a, room), room, &err) == TFM_ERR_ARG,
               "bad UTF-8");
+        check(tfm_encode_marked(t, "a", NULL, 1, ids, 8, &n, arena_alloc(&a, room), room, &err) == TFM_ERR_ARG, "no marks");
+        check(!tfm_encode_marked(t, "", NULL, 0, ids, 8, &n, arena_alloc(&a, room), room, &err) && !n, "nothing to mark");
     }
     arena_free(&a);
 }

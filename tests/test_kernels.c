@@ -729,6 +729,10 @@ static void test_frequencies(void) {
     p.scaling = TFM_ROPE_PLAIN;
     tfm_rope_freqs(&p, 0, plain, &mscale);
     for (int j = 0; j < 8; j++) check(f[j] == plain[j] / shorter[j], "explicit factors at %d", j);
+    p.scaling = TFM_ROPE_STEPS;
+    p.ctx_max = 3;
+    tfm_rope_freqs(&p, INT64_MAX, f, &mscale); /* the steps end */
+    for (int j = 1; j < 8; j++) check(f[j] > 0 && f[j] < plain[j], "steps without end at %d: %g", j, (double)f[j]);
 }
 
 void test_kernel_rope(void) {

@@ -324,6 +324,25 @@ static void test_allocations(fixture *f) {
     tfm_model_close(NULL);
 }
 
+/* Every byte of a session's head forged in turn: refused with a message, or something that can be run. */
+static void test_forged_head(fixture *f, unsigned char *spare, unsigned char *b, size_t bytes) {
+    enum { HEAD = 232 }; /* what stands before the pointers, which attaching sets */
+    tfm_session *s = (tfm_session *)(void *)b;
+    int refused = 0;
+    memcpy(spare, b, bytes);
+    for (size_t i = 0; i < HEAD; i++) {
+        tfm_error err;
+        err.msg[0] = 0;
+        b[i] ^= 0x40;
+        const tfm_result r = tfm_session_attach(s, bytes, f->m, NULL, &err);
+        check(!r || err.msg[0], "a forged byte %d: refused without a message", (int)i);
+        if (!r) tfm_eval(s, f->ids, 1, NULL);
+        refused += r != 0;
+        memcpy(b, spare, bytes);
+    }
+    check(refused > HEAD / 2, "only %d forged bytes were refused", refused);
+}
+
 /* A session is bytes: copied elsewhere and attached, it goes on with the same bits. */
 static void test_moving(fixture *f) {
     tfm_session_config cfg = tiny_exact(N_IDS, 4);
@@ -353,6 +372,7 @@ static void test_moving(fixture *f) {
         check_error(tfm_session_attach(moved, bytes, f->m, NULL, &err), &err, TFM_ERR_FORMAT, "session", "a forged layout");
         b[i] ^= 0x40;
     }
+    test_forged_head(f, a, b, bytes);
     check(!tfm_session_attach(moved, bytes, f->m, &cfg, &err), "attach: %s", err.msg);
     check(tfm_session_length(moved) == 21, "the length moved is %d", (int)tfm_session_length(moved));
     tiny_continue(moved, N_VOCAB, 4, f->ids + 21, N_IDS - 21, f->out + 21 * N_VOCAB, "after the move");

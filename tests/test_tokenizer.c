@@ -591,3 +591,29 @@ void test_tokenizer_refused(void)
         arena_free(&o.a);
     }
 }
+
+/* Look-aheads in look-aheads, each with 8192 ways through it, none of which matches: turns add up, they do not multiply. */
+void test_tokenizer_patience(void)
+{
+    static const char form[] = "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"%s\"},"
+                               "\"behavior\":\"Isolated\"},"
+                               "\"model\":{\"type\":\"WordLevel\",\"vocab\":{\"a\":0},\"unk_token\":\"a\"}}";
+    char pattern[1024] = "", text[2048], word[128];
+    opened o;
+    memset(&o, 0, sizeof o);
+    for (int depth = 0; depth < 4; depth++) {
+        strcat(pattern, "(?=");
+        for (int i = 0; i < 13; i++) strcat(pattern, "(?:aa|aa)");
+    }
+    strcat(pattern, "x))))");
+    snprintf(text, sizeof text, form, pattern);
+    from_json_text(&o, text, 0);
+    check(o.code == TFM_OK, "nested look-aheads: %s", o.err.msg);
+    memset(word, 'a', sizeof word);
+    if (o.t) {
+        int32_t *ids;
+        check(encode(o.t, word, sizeof word, 0, &ids) == 1, "ids of a text without a match");
+        free(ids);
+    }
+    arena_free(&o.a);
+}
