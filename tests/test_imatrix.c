@@ -60,6 +60,28 @@ static void check_values(const imatrix *m, const both *b) {
     check(!imatrix_of(m, &head) && !imatrix_of(m, &other) && !imatrix_of(NULL, &v), "what has no row");
 }
 
+/* Of another model, in width or in number of experts; of none. */
+static void check_model(const imatrix *m) {
+    tfm_weight w[2] = {asked(2, TFM_ROLE_V, 64), asked(-1, TFM_ROLE_EMBED, 64)};
+    tfm_error err;
+    int64_t missing;
+    w[0].t.type = TFM_Q4_0;
+    w[1].t.type = TFM_Q4_0;
+    check(imatrix_check(m, w, 2, &missing, &err) == 0 && missing == 0, "the model's own matrices");
+    w[1] = asked(2, TFM_ROLE_EXPERT_UP, 64);
+    w[1].t.type = TFM_Q4_0;
+    check(imatrix_check(m, w, 2, &missing, &err) == 0 && missing == 1, "a matrix without a row is counted");
+    check(imatrix_check(m, w + 1, 1, &missing, &err) == TFM_ERR_FORMAT && strstr(err.msg, "imatrix: has a row for no"),
+          "a row for none of them");
+    w[0].t.cols = 32;
+    check(imatrix_check(m, w, 2, &missing, &err) == TFM_ERR_FORMAT && strstr(err.msg, "blk.2.attn_v.weight.in_sum2"),
+          "another width: %s", err.msg);
+    w[0].t.cols = 64;
+    w[0].expert = 1;
+    check(imatrix_check(m, w, 2, &missing, &err) == TFM_ERR_FORMAT, "more experts than rows");
+    check(imatrix_check(NULL, w, 2, &missing, &err) == 0 && missing == 0, "no matrix of importance");
+}
+
 static int read_bytes(imatrix *m, const unsigned char *bytes, size_t n, arena *mem, tfm_error *err) {
     const source src = source_memory("imatrix", bytes, n);
     return imatrix_read(m, &src, mem, err);
@@ -108,6 +130,7 @@ void test_imatrix(void) {
     check(!code, "read: %s", code ? err.msg : "");
     if (!code) {
         check_values(&m, &b);
+        check_model(&m);
         check_damage(&f);
     }
     collector_free(b.c);

@@ -365,6 +365,8 @@ fails 2 "source" tfm-quantize "$MODEL" "$WORK/never" --type source
 fails 1 "the source itself" tfm-quantize "$MODEL" "$MODEL" --type q8_0
 fails 1 "$WORK/text.tfm" tfm-quantize "$WORK/text.tfm" "$WORK/never" --type q8_0
 fails 1 "$WORK/text.tfm" tfm-quantize "$MODEL" "$WORK/never" --type q8_0 --imatrix "$WORK/text.tfm"
+fails 2 "a --type that quantises" tfm-quantize "$MODEL" "$WORK/never" --type bf16 --imatrix "$WORK/imatrix"
+fails 2 "a --type that quantises" tfm-convert examples/models/stories "$WORK/never" --imatrix "$WORK/imatrix"
 fails 2 "goes with --ppl" tfm-eval "$MODEL" --ids 1 --greedy 1 --imatrix "$WORK/never"
 fails 1 "$WORK/none/x" tfm-eval "$MODEL" --ppl "$WORK/long" -c 32 --chunks 1 --imatrix "$WORK/none/x"
 expect "a file of a failed run" test ! -e "$WORK/never"

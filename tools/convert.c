@@ -281,15 +281,19 @@ static int check_leftover(const checkpoint *c, const plan *p, tfm_error *err) {
 }
 
 /* Gives each matrix its type, and says what that costs. */
-static void choose_types(const checkpoint *c, plan *p) {
+static int choose_types(const checkpoint *c, plan *p, tfm_error *err) {
     mix_report report;
-    if (!c->options->mix) return;
+    int64_t missing;
+    if (!c->options->mix) return TFM_OK;
     mix_apply(c->options->mix, &p->config, p->weights, p->n, c->options->importance != NULL, &report);
     if (report.n_fallbacks)
         checkpoint_warn(c, "%lld tensors have rows that a block of their type does not divide: %s; the first is %s",
                         (long long)report.n_fallbacks, report.text, p->items[report.first_fallback].from->name);
     if (report.n_again)
         checkpoint_warn(c, "%lld tensors are quantised in the source already and lose once more", (long long)report.n_again);
+    const int code = imatrix_check(c->options->importance, p->weights, p->n, &missing, err);
+    if (missing) checkpoint_warn(c, "%lld quantised matrices have no row in the importance matrix", (long long)missing);
+    return code;
 }
 
 /* Where the configuration does not say how wide the feed-forward is, its last matrix does. */
@@ -311,8 +315,8 @@ int make_plan(checkpoint *c, plan *p, tfm_error *err) {
     for (int layer = -1; layer < p->config.n_layers; layer++)
         for (int role = 1; role < TFM_ROLE_LIMIT; role++)
             if ((code = plan_role(c, p, layer, role, err)) != TFM_OK) return code;
-    choose_types(c, p);
-    return check_leftover(c, p, err);
+    code = choose_types(c, p, err);
+    return code ? code : check_leftover(c, p, err);
 }
 
 /* ---- STREAMING ------------------------------------------------------------------------------------------------- */

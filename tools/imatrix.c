@@ -61,6 +61,7 @@ int imatrix_read(imatrix *m, const source *src, arena *mem, tfm_error *err) {
     gguf *g = arena_alloc(mem, sizeof *g);
     if (!g) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
     int code = gguf_open(g, src, mem, err);
+    m->file = arena_strdup(mem, src->name);
     m->n = 0;
     m->entries = code ? NULL : arena_array(mem, g->n_tensors + 1, sizeof *m->entries);
     if (!code && !m->entries) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
@@ -73,15 +74,36 @@ int imatrix_read(imatrix *m, const source *src, arena *mem, tfm_error *err) {
     return code;
 }
 
-const float *imatrix_of(const imatrix *m, const tfm_weight *w) {
+static const imatrix_entry *entry_of(const imatrix *m, const tfm_weight *w) {
     char name[64];
     tfm_weight_name(w->stack, w->layer, w->role, -1, name, sizeof name);
-    for (size_t i = 0; m && i < m->n; i++) {
-        const imatrix_entry *e = &m->entries[i];
-        if (strcmp(e->name, name) || e->cols != w->t.cols || (w->expert < 0 ? 0 : w->expert) >= e->n) continue;
-        return e->values + (w->expert < 0 ? 0 : w->expert) * e->cols;
-    }
+    for (size_t i = 0; m && i < m->n; i++)
+        if (!strcmp(m->entries[i].name, name)) return &m->entries[i];
     return NULL;
+}
+
+static int64_t row_of(const tfm_weight *w) { return w->expert < 0 ? 0 : w->expert; }
+
+const float *imatrix_of(const imatrix *m, const tfm_weight *w) {
+    const imatrix_entry *e = entry_of(m, w);
+    return e && e->cols == w->t.cols && row_of(w) < e->n ? e->values + row_of(w) * e->cols : NULL;
+}
+
+int imatrix_check(const imatrix *m, const tfm_weight *weights, int64_t n, int64_t *missing, tfm_error *err) {
+    int64_t found = 0;
+    *missing = 0;
+    for (int64_t i = 0; m && i < n; i++) {
+        const tfm_weight *w = &weights[i];
+        const imatrix_entry *e = w->t.layout == TFM_TILED ? entry_of(m, w) : NULL;
+        if (e && (e->cols != w->t.cols || row_of(w) >= e->n))
+            return tool_fail(err, TFM_ERR_FORMAT, "%s: %s%s: %lld x %lld, the model's matrices have %lld columns%s", m->file,
+                             e->name, sums_suffix, (long long)e->n, (long long)e->cols, (long long)w->t.cols,
+                             row_of(w) < e->n ? "" : " and are more");
+        found += e != NULL;
+        *missing += !e && tfm_type_get(w->t.type)->block > 1 && w->role != TFM_ROLE_EMBED && w->role != TFM_ROLE_HEAD;
+    }
+    if (m && !found) return tool_fail(err, TFM_ERR_FORMAT, "%s: has a row for no matrix of the model", m->file);
+    return TFM_OK;
 }
 
 /* ---- COLLECTING ------------------------------------------------------------------------------------------------- */

@@ -12,12 +12,12 @@
 
 enum { MAX_ALLOWED = 32 };
 
-static quantize_options quantize;
+static quantize_options quantize = {mix_names, 0, 0, NULL, 0};
 static int vocab_only, to_gguf, list_families;
 static const char *tokenizer_path, *allowed, *array_name;
 
 static const cli_option option_rows[] = {
-    QUANTIZE_OPTION_ROWS(quantize, NULL),
+    QUANTIZE_OPTION_ROWS(quantize, mix_names, NULL, "type or mix of types of the matrices; source keeps each"),
     CLI_FLAG(0, "vocab-only", &vocab_only, "convert the tokenizer alone; SRC may be a bare tokenizer file"),
     CLI_STRING(0, "tokenizer", "FILE", &tokenizer_path, "the checkpoint's own; tokenizer.bin beside a llama2.c model",
                "tokenizer.json, tokenizer.model, tokenizer.bin or a GGUF to take the tokenizer from", NULL),
@@ -231,6 +231,7 @@ int main(int argc, char **argv) {
     if (n_args < 2) return cli_wrong(&command_line, "missing argument %s", arg_names[n_args]);
     if (array_name && !c_array_name_ok(array_name))
         return cli_wrong(&command_line, "--c-array %s: no name of a C array", array_name);
+    if (quantize_options_wrong(&quantize)) return cli_wrong(&command_line, "%s", quantize_options_wrong(&quantize));
     if (vocab_only && quantize.type_given) return cli_wrong(&command_line, "--type has nothing to do with --vocab-only");
     if (!strcmp(args[1], "-")) return cli_wrong(&command_line, "OUT.tfm: - is no file; the output is not written to stdout");
     memset(&o, 0, sizeof o);

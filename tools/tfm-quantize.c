@@ -8,10 +8,10 @@
 
 enum { CHUNK_STRIPS = 64 }; /* that are made at a time */
 
-static quantize_options options;
+static quantize_options options = {mix_names + 1, 0, 0, NULL, 0}; /* a source's own types would be a copy */
 
 static const cli_option option_rows[] = {
-    QUANTIZE_OPTION_ROWS(options, ""),
+    QUANTIZE_OPTION_ROWS(options, mix_names + 1, "", "type or mix of types of the matrices"),
     CLI_END
 };
 static const char *const arg_names[] = {"IN.tfm", "OUT.tfm"};
@@ -79,6 +79,7 @@ static void warn(const job *j, const mix_report *r) {
 
 static int plan(job *j, arena *mem) {
     mix_report report;
+    int64_t missing;
     j->n = tfm_model_weight_count(j->model);
     j->out = arena_array(mem, (size_t)j->n + 1, sizeof *j->out);
     if (!j->out) return tool_fail(j->err, TFM_ERR_MEMORY, "out of memory");
@@ -89,7 +90,9 @@ static int plan(job *j, arena *mem) {
         j->total += tfm_tensor_bytes(t->type, t->layout, t->rows, t->cols);
     }
     warn(j, &report);
-    return TFM_OK;
+    const int code = imatrix_check(j->setup->importance, j->out, j->n, &missing, j->err);
+    if (missing) tool_warn("%lld quantised matrices have no row in the importance matrix", (long long)missing);
+    return code;
 }
 
 static int quantize(job *j, sink *out, arena *mem) {
@@ -142,8 +145,8 @@ int main(int argc, char **argv) {
     program_start(&argc, &argv);
     int status = cli_parse(&command_line, argc, argv, args, NULL);
     if (status != CLI_GO_ON) return program_end(status);
-    if (!options.type_given || !mix_find(mix_names[options.type]))
-        return cli_wrong(&command_line, options.type_given ? "--type source changes nothing" : "--type is missing");
+    if (!options.type_given) return cli_wrong(&command_line, "--type is missing");
+    if (quantize_options_wrong(&options)) return cli_wrong(&command_line, "%s", quantize_options_wrong(&options));
     if (!strcmp(args[1], "-")) return cli_wrong(&command_line, "OUT.tfm: - is no file; the output is not written to stdout");
     int code = quantize_setup_open(&setup, &options, &err);
     progress_begin(&bar, "quantizing", 1);
