@@ -2712,7 +2712,7 @@ TFM_API void tfm_hash_feed(tfm_hash *h, const void *data, size_t n) {
     const uint8_t *p = (const uint8_t *)data;
     size_t have = (size_t)(h->n % 32);
     h->n += n;
-    if (have) {
+    if (n && have) {
         const size_t take = n < 32 - have ? n : 32 - have;
         memcpy(h->rest + have, p, take);
         if (have + take < 32) return;

@@ -96,6 +96,20 @@ static uint64_t hash_of(const unsigned char *p, size_t n) {
     return tfm_hash_finish(&h);
 }
 
+/* In pieces, some of them nothing, as at once. */
+static void test_hash(void) {
+    unsigned char bytes[75];
+    tfm_hash h;
+    for (int i = 0; i < 75; i++) bytes[i] = (unsigned char)(i * 37);
+    for (size_t cut = 0; cut <= sizeof bytes; cut++) {
+        memset(&h, 0, sizeof h);
+        tfm_hash_feed(&h, bytes, cut);
+        tfm_hash_feed(&h, NULL, 0);
+        tfm_hash_feed(&h, bytes + cut, sizeof bytes - cut);
+        check(tfm_hash_finish(&h) == hash_of(bytes, sizeof bytes), "cut at %zu", cut);
+    }
+}
+
 /* The section's row in the table, NULL if there is none. */
 static unsigned char *section_row(const tiny_file *f, uint32_t id) {
     for (uint32_t i = 0; i < load_u32(f->data + AT_SECTIONS); i++) {
@@ -484,6 +498,7 @@ static void write_seeds(const tiny_file *whole) {
 void test_file(void) {
     tiny_model t;
     tiny_file f = { NULL, 0, 0 };
+    test_hash();
     describe_small(&t);
     tiny_weights(&t, TFM_Q8_0, TFM_TILED);
     if (!make_file(&f, &t, 1)) {

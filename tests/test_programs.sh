@@ -249,6 +249,10 @@ assistant:"
     expect "--to-gguf loses the template" cmp "$OUT" "$WORK/a"
     printf '[{"role": "tool", "content": ""}]' > "$WORK/messages"
     INPUT=$WORK/messages fails 1 "role must be" tfm-tokenize "$WORK/chat.tfm" --chat
+    printf '[{"role": "user", "content": "a", "tool_calls": [], "name": null}]' > "$WORK/messages"
+    INPUT=$WORK/messages run 0 tfm-tokenize "$WORK/chat.tfm" --chat
+    printf '[{"role": "user", "content": "a", "name": "x"}]' > "$WORK/messages"
+    INPUT=$WORK/messages fails 1 "stdin\[0\].name: " tfm-tokenize "$WORK/chat.tfm" --chat
     INPUT=
     printf '{%% for %%}' > "$WORK/chatty/chat_template.jinja"
     run 0 tfm-convert "$WORK/chatty" "$WORK/chat2.tfm"
@@ -464,6 +468,8 @@ run 0 tfm-inspect "$MODEL" --json -c 100 --batch 1 --kv q8_0 -t 1
 expect "the session's bytes" test "$(plan SESSION_BYTES)" -eq "$(json session_bytes)"
 expect "the sum" test "$(plan MEMORY_BYTES)" -eq $(($(plan SESSION_BYTES) + $(plan TABLES_BYTES)))
 expect "the settings" test "$(plan BYTES) $(plan CTX) $(plan BATCH) $(plan KV)" = "$(size "$MODEL") 100 1 4"
+fails 2 "no other output" tfm-inspect "$MODEL" --plan story --json
+fails 2 "no other output" tfm-inspect "$MODEL" --tensor output_norm.weight --out "$WORK/never" --verify
 done_with "tfm-inspect --plan"
 
 BYTES=$(size "$MODEL")

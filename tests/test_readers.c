@@ -87,6 +87,9 @@ static void check_json_values(arena *a)
           strcmp(err.msg, "t.json: a.b[1]: expected an integer, found 2.5") == 0, "%s", err.msg);
     check(json_string(json_get(v, "a"), "c", &text, &err) < 0 && strcmp(err.msg, "t.json: a.c: missing") == 0, "%s",
           err.msg);
+    check(json_item_int(json_get(json_get(v, "a"), "b"), 9, &whole, &err) < 0 &&
+          strcmp(err.msg, "t.json: a.b: item 9 is missing") == 0, "%s", err.msg);
+    check(json_item_real(json_get(json_get(v, "a"), "b"), 1, &real, &err) == TFM_OK && real == 2.5, "an item");
     check(json_as_real(json_at(json_get(v, "inf"), 1), &real, &err) == TFM_OK && real < -1e308, "-Infinity");
     check(json_as_real(json_at(json_get(v, "inf"), 2), &real, &err) == TFM_OK && isnan(real), "NaN");
 }

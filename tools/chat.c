@@ -37,6 +37,20 @@ static int add_variables(arena *a, const chat_source *src, jinja_value vars) {
 
 static const char *const roles[] = {"", "system", "user", "assistant"};
 
+/* A message may say more than a turn holds, such as calls of tools; only if that is empty it can be left out. */
+static int check_keys(const json *m, tfm_error *err) {
+    char where[256];
+    for (size_t i = 0; i < json_count(m); i++) {
+        const json *v = json_at(m, i);
+        const int empty = json_is_null(v) || ((json_is(v, JSON_ARRAY) || json_is(v, JSON_OBJECT)) && !json_count(v)) ||
+                          (json_is(v, JSON_STRING) && !v->count);
+        if (strcmp(v->key, "role") && strcmp(v->key, "content") && !empty)
+            return tool_fail(err, TFM_ERR_ARG, "%s: of a message only role and content are read",
+                             json_path(v, where, sizeof where));
+    }
+    return TFM_OK;
+}
+
 tfm_turn *chat_turns(arena *a, const json *messages, size_t *n, tfm_error *err) {
     tfm_turn *turns = arena_array(a, json_count(messages) + 1, sizeof *turns);
     const char *role;
@@ -56,6 +70,7 @@ tfm_turn *chat_turns(arena *a, const json *messages, size_t *n, tfm_error *err) 
                       json_path(m, where, sizeof where));
             return NULL;
         }
+        if (check_keys(m, err)) return NULL;
         turns[i].text = content->u.text;
         turns[i].n = content->count;
     }

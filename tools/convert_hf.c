@@ -158,7 +158,7 @@ static int read_layer_runs(checkpoint *c, const json *v, tfm_error *err) {
     for (size_t i = 0; i < json_count(v); i++) {
         const json *run = json_at(v, i), *types = json_at(run, 0);
         int64_t repeats = 0, n = (int64_t)json_count(types);
-        int code = json_as_int(json_at(run, 1), &repeats, err);
+        int code = json_item_int(run, 1, &repeats, err);
         if (code) return code;
         if (n < 1 || repeats < 0 || repeats > (MOST - c->arch.n_listed) / n)
             return tool_fail(err, TFM_ERR_FORMAT, "%s: no layers, or more than %d", json_path(run, where, sizeof where),

@@ -66,6 +66,10 @@ int json_string(const json *object, const char *key, const char **out, tfm_error
 int json_array(const json *object, const char *key, const json **out, tfm_error *err);
 int json_object(const json *object, const char *key, const json **out, tfm_error *err);
 
+/* Item i of an array as a type; an array that ends before it is an error that names it. */
+int json_item_int(const json *array, size_t i, int64_t *out, tfm_error *err);
+int json_item_real(const json *array, size_t i, double *out, tfm_error *err);
+
 /* The same where absent or null means a default. */
 int json_int_or(const json *object, const char *key, int64_t otherwise, int64_t *out, tfm_error *err);
 int json_bool_or(const json *object, const char *key, int otherwise, int *out, tfm_error *err);

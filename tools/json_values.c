@@ -186,6 +186,24 @@ int json_object(const json *object, const char *key, const json **out, tfm_error
     return get_container(object, key, JSON_OBJECT, out, err);
 }
 
+static int fail_short(const json *array, size_t i, tfm_error *err)
+{
+    char path[512];
+    return tool_fail(err, TFM_ERR_FORMAT, "%s: item %zu is missing", json_path(array, path, sizeof path), i);
+}
+
+int json_item_int(const json *array, size_t i, int64_t *out, tfm_error *err)
+{
+    const json *v = json_at(array, i);
+    return v != NULL ? json_as_int(v, out, err) : fail_short(array, i, err);
+}
+
+int json_item_real(const json *array, size_t i, double *out, tfm_error *err)
+{
+    const json *v = json_at(array, i);
+    return v != NULL ? json_as_real(v, out, err) : fail_short(array, i, err);
+}
+
 int json_int_or(const json *object, const char *key, int64_t otherwise, int64_t *out, tfm_error *err)
 {
     const json *v = json_get(object, key);

@@ -19,7 +19,7 @@ static int read_fp8(packed_scheme *s, const json *config, tfm_error *err) {
     s->kind = PACKED_BYTES;
     for (int i = 0; i < 2 && !json_is_null(block); i++) {
         char where[320];
-        int code = json_as_int(json_at(block, (size_t)i), &s->block[i], err);
+        int code = json_item_int(block, (size_t)i, &s->block[i], err);
         if (code) return code;
         if (s->block[i] < 1 || s->block[i] > 1 << 20)
             return tool_fail(err, TFM_ERR_FORMAT, "%s: %lld is out of range", json_path(block, where, sizeof where),

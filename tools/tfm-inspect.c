@@ -36,7 +36,8 @@ static const cli_option option_rows[] = {
 static const char *const arg_names[] = { "MODEL", "MODEL2" };
 static const cli command_line = {
     "tfm-inspect",
-    "MODEL [--json] [-c CTX] [--kv TYPE] [--bandwidth GB/s] [--stats] [--verify] [--plan NAME]\n"
+    "MODEL [--json] [-c CTX] [--kv TYPE] [--bandwidth GB/s] [--stats] [--verify]\n"
+    "       tfm-inspect MODEL --plan NAME [-c CTX] [--kv TYPE] ...\n"
     "       tfm-inspect MODEL --tensor NAME --out FILE\n"
     "       tfm-inspect --diff MODEL MODEL2 [--json]",
     "Shows what a .tfm file holds and what running it takes.", option_rows, 1, 2, arg_names
@@ -451,6 +452,8 @@ int main(int argc, char **argv)
     if (!diff && n_paths != 1) return cli_wrong(&command_line, "too many arguments");
     if (diff) return program_end(diff_models(paths[0], paths[1], json));
     if (!tensor_name != !out_path) return cli_wrong(&command_line, "--tensor NAME and --out FILE belong together");
+    if ((plan_name || tensor_name) && ((plan_name && tensor_name) || json || stats || verify || bandwidth > 0))
+        return cli_wrong(&command_line, "%s goes with no other output", plan_name ? "--plan" : "--tensor");
     if (plan_name && !c_array_name_ok(plan_name)) return cli_wrong(&command_line, "--plan %s: no name in C", plan_name);
     status = run_open_any(&r, &command_line, &options, paths[0]);
     if (status == CLI_GO_ON) status = inspect(&r);

@@ -419,9 +419,12 @@ static int run_template(hf *h, const json *part) {
 }
 /* BERT's and RoBERTa's: "cls" before, "sep" after, each [token, id]. */
 static int run_cls_sep(hf *h, const json *part) {
+    const json *pair;
     int64_t cls, sep;
-    int code = json_as_int(json_at(json_get(part, "cls"), 1), &cls, h->b.err);
-    if (!code) code = json_as_int(json_at(json_get(part, "sep"), 1), &sep, h->b.err);
+    int code = json_array(part, "cls", &pair, h->b.err);
+    if (!code) code = json_item_int(pair, 1, &cls, h->b.err);
+    if (!code) code = json_array(part, "sep", &pair, h->b.err);
+    if (!code) code = json_item_int(pair, 1, &sep, h->b.err);
     if (!code) code = add_around(h, part, 0, cls);
     return code ? code : add_around(h, part, 1, sep);
 }
@@ -539,7 +542,7 @@ static int read_scored_vocab(hf *h, const json *vocab, int64_t last_added) {
     for (int64_t i = 0; i < n && !code; i++) {
         const json *item = json_at(vocab, (size_t)i), *name = json_at(item, 0);
         if (!json_is(name, JSON_STRING)) return refuse(h, item, "expected a piece and its score");
-        code = json_as_real(json_at(item, 1), &b->pieces[i].score, b->err);
+        code = json_item_real(item, 1, &b->pieces[i].score, b->err);
         const double score = b->pieces[i].score;
         if (!code) code = build_piece(b, i, name->u.text, name->count);
         if (!code) code = give_text(h, (uint32_t)i, 1);
