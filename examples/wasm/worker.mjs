@@ -1,16 +1,17 @@
 /* worker.mjs - runs a model for a page, so that the page stays live. One request at a time:
  *     { type: 'load', source: File or URL, options }    progress..., loaded | error
- *     { type: 'generate', prompt, options }             text..., done | error
- *     { type: 'stop' }  { type: 'reset' }
+ *     { type: 'generate', prompt, options }             text..., done | error: a text from its beginning
+ *     { type: 'say', text, system, options }            text..., done | error: the next turn of the conversation
+ *     { type: 'stop' }  { type: 'clear' }               nothing; clear: the conversation begins anew
  */
-import { load } from './tfm.mjs';
+import { Conversation, ERR_CONTEXT, load } from './tfm.mjs';
 
-let model = null, session = null, stop = null;
+let model = null, session = null, conversation = null, stop = null;
 const say = (type, more = {}) => self.postMessage({ type, ...more });
 
 async function open({ source, options }) {
     model?.close();
-    model = session = null;
+    model = session = conversation = null;
     let last = 0;
     model = await load(source, { ...options, signal: stop.signal, onProgress: (done, total, what) => {
         if (performance.now() - last < 50 && done < total) return;
@@ -18,32 +19,50 @@ async function open({ source, options }) {
         say('progress', { done, total, what });
     } });
     session = model.session({ ...options, context: Math.min(options.context ?? 4096, model.info.context) });
-    say('loaded', { info: model.info, bytes: model.bytes, memory: model.memory, variant: model.variant, threads: model.threads,
+    if (model.chat === 'format') conversation = new Conversation(session);
+    say('loaded', { chat: model.chat, info: model.info, bytes: model.bytes, memory: model.memory, variant: model.variant, threads: model.threads,
         context: session.context, warnings: model.warnings });
 }
 
-async function generate({ prompt, options }) {
-    if (!session) throw new Error('no model is loaded');
-    let pieces = '', last = performance.now();
-    const flush = () => { if (pieces) say('text', { text: pieces, stats: session.stats }); pieces = ''; last = performance.now(); };
-    for await (const text of session.generate(prompt, { ...options, signal: stop.signal,
-        onPrompt: (done, total) => say('progress', { done, total, what: 'reading' }) })) {
-        pieces += text;
+/* What every piece of text and the end of it come with. */
+async function write(pieces) {
+    let text = '', last = performance.now();
+    const flush = () => { if (text) say('text', { text, stats: session.stats }); text = ''; last = performance.now(); };
+    for await (const piece of pieces) {
+        text += piece;
         if (performance.now() - last > 30) flush();
     }
     flush();
-    say('done', { stats: session.stats, length: session.length });
 }
+
+const report = options => ({ ...options, signal: stop.signal, onPrompt: (done, total) => say('progress', { done, total, what: 'reading' }) });
+const requests = {
+    load: open,
+    async generate({ prompt, options }) {
+        session.rewind(0);
+        await write(session.generate(prompt, report(options)));
+    },
+    async say({ text, system, options }) {
+        conversation.system = system;
+        await write(conversation.say(text, report(options)));
+    },
+};
 
 self.onmessage = async ({ data }) => {
     if (data.type === 'stop') return stop?.abort();
-    if (data.type === 'reset') return session?.rewind(0);
+    if (data.type === 'clear') return conversation?.clear();
     stop = new AbortController();
+    const turns = conversation?.turns.length, answered = () => conversation?.turns.length > turns;
     try {
-        await (data.type === 'load' ? open(data) : generate(data));
+        if (data.type !== 'load' && !session) throw new Error('no model is loaded');
+        await requests[data.type](data);
+        if (data.type !== 'load') say('done', { stats: session.stats, answered: answered() });
     } catch (e) {
-        if (e.name === 'AbortError') say('done', { stats: session?.stats ?? null, length: session?.length ?? 0, stopped: true });
-        else say('error', { message: e.message, during: data.type });
+        if (e.name === 'AbortError') say('done', { stats: session?.stats ?? null, stopped: true, answered: answered() });
+        else {
+            const more = e.code === ERR_CONTEXT && data.type === 'say' ? '. Begin a new one, or load the model with a longer context.' : '';
+            say('error', { message: e.message + more, during: data.type, answered: answered() });
+        }
     }
 };
 say('ready');

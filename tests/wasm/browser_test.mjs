@@ -2,7 +2,7 @@
  * Needs playwright-core, from BUILD/npm or where node finds it, and a Chromium (CHROMIUM, or /usr/bin/chromium). */
 import fs from 'node:fs';
 import path from 'node:path';
-import { build, check, dir, finish, native, skip, smollm2, stories, test } from './common.mjs';
+import { build, CHAT_TEMPLATE, chattyModel, check, dir, finish, native, nativeAnswer, skip, smollm2, stories, test } from './common.mjs';
 import { launch } from './browser.mjs';
 import { serve } from './serve.mjs';
 
@@ -26,7 +26,7 @@ const shot = (page, name) => page.screenshot({ path: path.join(shots, `${name}.p
 const status = page => page.locator('#model-status').textContent();
 async function story(page) {
     await page.getByRole('button', { name: 'Try the story model' }).click();
-    await page.locator('#model-status', { hasText: 'module' }).waitFor();
+    await loaded(page);
 }
 async function settings(page, values) {
     for (const group of await page.locator('details').all()) await group.evaluate(e => { e.open = true; });
@@ -41,6 +41,15 @@ async function write(page, prompt) {
     await page.locator('#stop:disabled').waitFor();
     return (await page.locator('#output .made').allTextContents()).join('');
 }
+
+async function say(page, text) {
+    await page.getByLabel('Your message').fill(text);
+    await page.keyboard.press('Enter');
+    await page.locator('#stop:disabled').waitFor();
+    return (await page.locator('.turn.model p').last().textContent());
+}
+const pick = (page, file) => page.locator('#pick').setInputFiles(file);
+const loaded = page => page.locator('#model-status', { hasText: 'module' }).waitFor();
 
 await test('the story model in every module', async () => {
     const page = await visit(isolated.url), want = told(stories, PROMPT, 60);
@@ -75,23 +84,69 @@ await test('stop and start again', async () => {
     await page.close();
 });
 
+await test('conversation', async () => {
+    const chatty = chattyModel('chatty-page', CHAT_TEMPLATE), page = await visit(isolated.url);
+    const turns = () => page.locator('.turn p').allTextContents(), alert = page.getByRole('alert');
+    await settings(page, { variant: 'scalar', threads: 1, tokens: 24, temp: 0, context: 512 });
+    await pick(page, chatty);
+    await loaded(page);
+    check('a model with a chat format is there to talk with', await page.getByLabel('Answers in a conversation').isChecked());
+    check('and the message is where to type', await page.evaluate(() => document.activeElement.id) === 'prompt');
+    await page.locator('#system').fill('Be kind.');
+    const hello = 'Tell me of a fox.', want = nativeAnswer(chatty, hello, 24, ['--system', 'Be kind.']);
+    const got = await say(page, hello);
+    check('the answer of generate --chat', got === want, `"${got}" instead of "${want}"`);
+    await say(page, 'Who </s> was it?');
+    check('two questions, two answers', (await turns()).length === 4 && (await turns())[2] === 'Who </s> was it?', await turns());
+    check('only what is new is read', /prompt of [12]?\d at/.test(await page.locator('#figures').textContent()), await page.locator('#figures').textContent());
+    await shot(page, 'chat');
+    await page.getByLabel('Goes on with a text').check();
+    check('a text beside it', await write(page, PROMPT) === told(stories, PROMPT, 24));
+    await page.getByLabel('Answers in a conversation').check();
+    check('the conversation is still there', (await turns()).length === 4);
+    await say(page, 'fox '.repeat(600));
+    await alert.filter({ hasText: 'context 512. Begin a new one' }).waitFor();
+    check('a message that does not fit comes back', (await turns()).length === 4 && (await page.locator('#prompt').inputValue()).length > 2000);
+    await shot(page, 'chat-full');
+    await page.getByRole('button', { name: 'New conversation' }).click();
+    check('a new conversation is empty', (await turns()).length === 0 && !(await alert.isVisible()));
+    check('and has the same answer', await say(page, hello) === want);
+    await settings(page, { tokens: 400, repeat: 1.3 });
+    await page.getByLabel('Your message').fill('And then?');
+    await page.getByRole('button', { name: 'Send' }).click();
+    await page.locator('.turn.model .made').nth(1).waitFor();
+    await page.getByRole('button', { name: 'Stop' }).click();
+    await page.locator('#stop:disabled').waitFor();
+    check('stopped', /stopped|ended/.test(await page.locator('#figures').textContent()), await page.locator('#figures').textContent());
+    await settings(page, { tokens: 5 });
+    await say(page, 'Go on.');
+    check('and it goes on', (await turns()).length === 6, await turns());
+    await story(page);
+    check('without a format it says so', (await page.locator('#mode-hint').textContent()).includes('says nothing about conversations') &&
+        await page.getByLabel('Answers in a conversation').isDisabled());
+    await shot(page, 'no-chat');
+    await pick(page, chattyModel('odd-page', CHAT_TEMPLATE.replace('m.content', 'loop.index ~ m.content')));
+    await page.locator('#mode-hint', { hasText: 'template that needs a native program' }).waitFor();
+    await page.close();
+});
+
 await test('errors are shown', async () => {
     const page = await visit(isolated.url), alert = page.getByRole('alert');
-    const pick = (name, buffer) => page.locator('#pick').setInputFiles({ name, mimeType: 'application/octet-stream', buffer });
-    await pick('holiday.tfm', Buffer.from('not a model at all, but some text'));
+    const give = (name, buffer) => pick(page, { name, mimeType: 'application/octet-stream', buffer });
+    await give('holiday.tfm', Buffer.from('not a model at all, but some text'));
     await alert.filter({ hasText: 'holiday.tfm: neither a .tfm nor a .gguf file' }).waitFor();
     await shot(page, 'error');
     const head = Buffer.from(fs.readFileSync(stories).subarray(0, 64));
     head.writeBigUInt64LE(6_000_000_000n, 8);
-    await pick('huge.tfm', head);
+    await give('huge.tfm', head);
     await alert.filter({ hasText: '6000 MB do not fit' }).waitFor();
     const damaged = Buffer.from(fs.readFileSync(stories));
     damaged[500] ^= 255;
-    await pick('damaged.tfm', damaged);
+    await give('damaged.tfm', damaged);
     await alert.filter({ hasText: /hash|damage|match|sum/i }).waitFor();
     const gguf = Buffer.alloc(100);
     gguf.write('GGUF\x03');
-    await pick('broken.gguf', gguf);
+    await give('broken.gguf', gguf);
     await alert.filter({ hasText: /broken\.gguf: / }).waitFor();
     await settings(page, { context: 100000, threads: 1 });
     await story(page);
@@ -131,6 +186,19 @@ await test('keyboard, names, contrast, phone', async () => {
         .filter(e => e.offsetHeight && e.offsetHeight < 40).map(e => e.id || e.textContent));
     check('all can be hit with a finger', small.length === 0, small);
     await shot(phone, 'phone');
+    await pick(phone, chattyModel('chatty-phone', CHAT_TEMPLATE));
+    await phone.getByLabel('Your message').waitFor();
+    for (const text of ['Tell me of a fox.', 'And of its friend, who is small and likes to play in the garden?']) {
+        await phone.getByLabel('Your message').fill(text);
+        await phone.getByRole('button', { name: 'Send' }).click();
+        await phone.locator('#stop:disabled').waitFor();
+    }
+    check('a conversation is not wider either', await phone.evaluate(() => document.scrollingElement.scrollWidth <= innerWidth));
+    for (const scheme of ['light', 'dark']) {
+        await phone.emulateMedia({ colorScheme: scheme });
+        for (const [what, ratio] of await phone.evaluate(contrasts)) check(`${scheme} conversation: contrast of ${what}`, ratio >= 4.5, ratio.toFixed(2));
+    }
+    await shot(phone, 'chat-phone');
     await phone.close();
 });
 
@@ -143,9 +211,12 @@ function contrasts() {
         for (; e; e = e.parentElement) { const c = parts(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] > 0) return c; }
         return [255, 255, 255];
     };
-    return ['h1 span', '.hint', '#pick-label', '#go', '#stop', '#error', '#output', 'header p', 'summary', 'textarea'].map(s => {
-        const e = document.querySelector(s), a = light(parts(getComputedStyle(e).color)), b = light(behind(e));
-        return [s, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)];
+    return ['h1 span', '.hint', '#pick-label', '#go', '#stop', '#error', '#output', 'header p', 'summary', 'textarea',
+        'fieldset label', 'fieldset label:has(:disabled)', '.turn.user p', '.turn.user b', '.turn.model p', '.turn.model .made'].flatMap(s => {
+        const e = document.querySelector(s);
+        if (!e) return [];
+        const a = light(parts(getComputedStyle(e).color)), b = light(behind(e));
+        return [[s, (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05)]];
     });
 }
 
@@ -157,8 +228,12 @@ else await test('SmolLM2 from GGUF', async () => {
     const page = await visit(isolated.url);
     page.setDefaultTimeout(180000);
     await settings(page, { tokens: 12, temp: 0, context: 512, threads: 1 });
-    await page.locator('#pick').setInputFiles(gguf);
-    await page.locator('#model-status', { hasText: 'module' }).waitFor();
+    await pick(page, gguf);
+    await loaded(page);
+    const said = await say(page, 'What is the capital of France?'), answer = nativeAnswer(converted, 'What is the capital of France?', 12);
+    check('the answer of generate --chat', said === answer, `"${said}" instead of "${answer}"`);
+    await shot(page, 'gguf-chat');
+    await page.getByLabel('Goes on with a text').check();
     const got = await write(page, 'The capital of France is'), want = told(converted, 'The capital of France is', 12);
     check('the native scalar text', got === want, `"${got}" instead of "${want}"`);
     await shot(page, 'gguf');
