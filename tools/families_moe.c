@@ -80,7 +80,7 @@ const family families_moe[] = {
             HARMLESS("output_router_logits"), HARMLESS("router_aux_loss_coef"), HARMLESS("router_jitter_noise"),
             HARMLESS("input_jitter_noise"), INT("num_nextn_predict_layers", P_N_EXTRA_LAYERS)), moe_names,
             NULL, NULL, STRINGS("*.mtp_*")}, /* what predicts further tokens */
-        /* which layers are mixtures, and which biases there are, the tensors say */
+        /* which layers are mixtures, and which biases there are, the tensors say; of the former keys tell others */
         GGUF(NULL, RULES(
             INT(".expert_count", P_N_EXPERTS), INT(".expert_used_count", P_N_EXPERTS_USED),
             INT(".expert_feed_forward_length", P_D_EXPERT),
@@ -89,7 +89,7 @@ const family families_moe[] = {
             INT(".expert_gating_func", P_ROUTER_GATING),
             INT(".expert_group_count", P_N_GROUPS), INT(".expert_group_used_count", P_N_GROUPS_USED),
             INT(".nextn_predict_layers", P_N_EXTRA_LAYERS),
-            HARMLESS(".leading_dense_block_count"), HARMLESS(".interleave_moe_layer_step"),
+            INT(".leading_dense_block_count", P_MOE_FIRST),
             FIXED(P_EXTRA_COUNTED, 1),
             FIXED(P_ROUTER_SCORE, TFM_SCORE_SOFTMAX),
             FIXED(P_GROUP_SCORE, TFM_GROUP_TWO)), moe_gguf_names)}},
@@ -414,6 +414,7 @@ const family families_moe[] = {
             FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED),
             FIXED(P_ROUTER_NORM, 1)), NULL),
         GGUF("ernie4_5-moe", RULES(
+            INT(".interleave_moe_layer_step", P_MOE_STEP),
             HARMLESS(".expert_shared_feed_forward_length"), /* the count says it; this is another quotient */
             FIXED(P_ROPE_STYLE, TFM_ROPE_INTERLEAVED),
             FIXED(P_ROUTER_NORM_FLOOR, 1e-12),
@@ -459,6 +460,7 @@ const family families_moe[] = {
         /* only sizes are in the file; the larger model has no norms of q and k */
         GGUF("llama4", RULES(
             NEED_INT(".expert_feed_forward_length", P_D_EXPERT), INT(".expert_feed_forward_length", P_D_SHARED),
+            INT(".interleave_moe_layer_step", P_MOE_STEP),
             FIXED(P_WINDOW, 8192),
             FIXED(P_ROPE_PERIOD, 4),
             FIXED(P_TEMPERATURE, 0.1),

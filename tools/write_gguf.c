@@ -132,6 +132,25 @@ static void values_of_widths(const tfm_config *c, value_set *set) {
     give(set, P_ROUTER_GATING, gating_of(mixture));
 }
 
+/* Whether those layers are mixtures that are not before `first` and whose number, from 1 on, `step` divides. */
+static int are_mixtures(const tfm_config *c, int32_t first, int32_t step) {
+    int32_t i = 0;
+    while (i < c->n_layers && (block_of(c, i)->n_experts != 0) == (i >= first && (i + 1) % step == 0)) i++;
+    return i == c->n_layers;
+}
+
+/* Which layers are mixtures, where a rule can say it; steps: whether the family knows any but 1. */
+static void values_of_places(const tfm_config *c, int steps, value_set *set) {
+    if (!first_mixture(c, 1)) return;
+    for (int32_t first = 0; first < c->n_layers; first++)
+        for (int32_t step = 1; step <= (steps ? c->n_layers : 1); step++) {
+            if (!are_mixtures(c, first, step)) continue;
+            give(set, P_MOE_FIRST, first);
+            give(set, P_MOE_STEP, step);
+            return;
+        }
+}
+
 static void values_of(const tfm_config *c, value_set *set) {
     int n_config, n_block;
     const tfm_field *of_config = tfm_config_fields(&n_config), *of_block = tfm_block_fields(&n_block);
@@ -318,9 +337,10 @@ static int is_no_tensor(const job *j, int role) {
 /* The dimensions of a tensor, innermost first; returns how many. Norms of q and k for each head are a matrix. */
 static int shape_of(const job *j, const tfm_weight *w, const row_slice *s, int64_t dims[3]) {
     const tfm_block *b = block_of(&j->wanted, w->layer < 0 ? 0 : w->layer);
-    const int by_head = b->qk_norm == TFM_QKNORM_HEADS && (w->role == TFM_ROLE_Q_NORM || w->role == TFM_ROLE_K_NORM);
+    const int of_norm = w->role == TFM_ROLE_Q_NORM || w->role == TFM_ROLE_K_NORM || w->role == TFM_ROLE_Q_NORM_B ||
+                        w->role == TFM_ROLE_K_NORM_B;
     int n = 0;
-    if (w->t.rows == 1 && by_head) {
+    if (w->t.rows == 1 && of_norm && b->qk_norm == TFM_QKNORM_HEADS) {
         dims[n++] = b->head_dim;
         dims[n++] = s->total / b->head_dim;
         return n;
@@ -510,6 +530,7 @@ static int try_family(job *j, const family *f) {
     int code = want(j);
     if (code) return code;
     values_of(&j->wanted, &set);
+    values_of_places(&j->wanted, family_rule(f, FORM_GGUF, ".interleave_moe_layer_step", 0) != NULL, &set);
     gguf_put_text(&j->out, "general.architecture", arch_name);
     gguf_put_u32(&j->out, "general.file_type", file_type(j->model));
     gguf_put_u32(&j->out, "general.quantization_version", 2);
