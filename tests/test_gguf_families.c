@@ -8,6 +8,8 @@
 #include "reference.h"
 #include "convert_output.h"
 #include "tools/convert.h"
+#include "tools/gguf.h"
+#include "tools/write_gguf.h"
 
 typedef struct gguf_file {
     const reference *ref;
@@ -181,7 +183,46 @@ static void check_logits(const gguf_file *g, const tfm_model *m) {
     tiny_free(out);
 }
 
-static void convert_and_check(gguf_file *g) {
+/* What other programs look for in the file that is written: the tensors of the recorded one, in their shapes, and the
+ * keys that tell mixtures from dense layers. */
+static void check_written(const gguf_file *g, const json *root, const tfm_model *m) {
+    static const char *const endings[] = {".leading_dense_block_count", ".interleave_moe_layer_step"};
+    const json *keys = json_get(root, "keys"), *tensors = json_get(root, "tensors");
+    tiny_file written = { NULL, 0, 0 };
+    sink out = tiny_sink(&written);
+    arena mem = { NULL, 0, 0, 0 };
+    convert_options options;
+    gguf file;
+    tfm_error err;
+    memset(&options, 0, sizeof options);
+    options.warn = ignore_warning;
+    int r = write_gguf(m, g->what, &out, &options, &err);
+    const source src = source_memory(g->what, written.data, written.size);
+    if (!r) r = gguf_open(&file, &src, &mem, &err);
+    check(!r, "%s, written: %s", g->what, r ? err.msg : "");
+    for (size_t i = 0; !r && i < json_count(tensors); i++) {
+        const char *name = "";
+        const json *shape = json_at(json_at(tensors, i), 1);
+        json_as_string(json_at(json_at(tensors, i), 0), &name, NULL);
+        const gguf_tensor *t = gguf_find_tensor(&file, name);
+        int same = t && t->n_dims == (int)json_count(shape);
+        for (int k = 0; same && k < t->n_dims; k++) same = t->dims[t->n_dims - 1 - k] == number_at(shape, (size_t)k);
+        check(same, "%s, written: %s is missing or has another shape", g->what, name);
+    }
+    for (size_t i = 0; !r && i < json_count(keys); i++) {
+        const char *key = "";
+        int64_t value = 0;
+        json_as_string(json_at(json_at(keys, i), 0), &key, NULL);
+        for (size_t k = 0; k < sizeof endings / sizeof *endings; k++)
+            if (strstr(key, endings[k]))
+                check(!gguf_int(&file, key, &value, &err) && value == number_at(json_at(keys, i), 2),
+                      "%s, written: %s", g->what, key);
+    }
+    arena_free(&mem);
+    tiny_file_free(&written);
+}
+
+static void convert_and_check(gguf_file *g, const json *root) {
     tfm_error err;
     tfm_model *m = NULL;
     tiny_file out_bytes = { NULL, 0, 0 };
@@ -195,6 +236,7 @@ static void convert_and_check(gguf_file *g) {
     check(!r, "%s as GGUF: %s", g->what, r ? err.msg : "");
     if (!r) check_logits(g, m);
     if (!r) check_to_gguf(g->what, m, NULL);
+    if (!r) check_written(g, root, m);
     tfm_model_close(m);
     tiny_file_free(&out_bytes);
 }
@@ -219,7 +261,7 @@ static void run_file(const char *folder, const char *families, const char *name)
     g.what = name;
     if (!r) r = build(&g, root, &err);
     check(!r, "%s: %s", path, r ? err.msg : "");
-    if (!r) convert_and_check(&g);
+    if (!r) convert_and_check(&g, root);
     tiny_file_free(&g.info);
     tiny_file_free(&g.data);
     tiny_file_free(&g.file);

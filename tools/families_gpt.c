@@ -82,7 +82,7 @@ const family families_gpt[] = {
             {"@h.#.mlp.c_fc.weight", TFM_ROLE_UP, TAKE_ROWS | TAKE_COLUMNS},
             {"@h.#.mlp.c_proj.weight", TFM_ROLE_DOWN, TAKE_ROWS | TAKE_COLUMNS})),
         GGUF("gpt2", RULES(
-            FIXED(P_POS_KIND, TFM_POS_LEARNED)), NULL)}},
+            FIXED(P_POS_KIND, TFM_POS_LEARNED)), NAMES(GGUF_FUSED_QKV))}},
 
     /* The first of them: norms after the sums, none at the end. */
     {"gpt1", "GPT-1", "gpt2", {
@@ -118,7 +118,7 @@ const family families_gpt[] = {
             {"@h.#.attn.c_attn.bias", TFM_ROLE_K_B, TAKE_GROUPS_K},
             {"@h.#.attn.c_attn.bias", TFM_ROLE_V_B, TAKE_GROUPS_V})),
         GGUF("starcoder", RULES(
-            FIXED(P_POS_KIND, TFM_POS_LEARNED)), NULL)}},
+            FIXED(P_POS_KIND, TFM_POS_LEARNED)), NAMES(GGUF_FUSED_QKV))}},
 
     /* Scores are not scaled; layers see everything or a window, in turn. */
     {"gpt_neo", "GPT-Neo", "gpt", {
@@ -199,7 +199,7 @@ const family families_gpt[] = {
         GGUF("gptneox", RULES(
             NAME_OR(".use_parallel_residual", P_RESIDUAL, TFM_RESIDUAL_PARALLEL_2, parallel_2),
             FIXED(P_ACT, TFM_ACT_GELU_ERF),
-            FIXED(P_ROPE_STYLE, TFM_ROPE_HALF)), NULL)}},
+            FIXED(P_ROPE_STYLE, TFM_ROPE_HALF)), NAMES(GGUF_FUSED_QKV))}},
 
     /* Positions start at row 2; norms before the branches, or after the sums and then none at the end; a narrow
      * embedding is projected. */
@@ -285,6 +285,7 @@ const family families_gpt[] = {
             FIXED(P_EMBED_NORM, 1),
             FIXED(P_ALIBI, TFM_ALIBI_SLOPES)),
             NAMES(
+            GGUF_FUSED_QKV,
             {"alibi.slopes", TFM_ROLE_SLOPES, TAKE_ROWS}))}},
 
     /* ALiBi by slopes of its own; LayerNorms without bias, no other bias either; q, k and v may be clamped. Keys of
@@ -324,6 +325,7 @@ const family families_gpt[] = {
             FIXED(P_ALIBI, TFM_ALIBI_SLOPES),
             FIXED(P_SLOPE_RULE, SLOPES_ABOVE)),
             NAMES(
+            GGUF_FUSED_QKV,
             {"alibi.slopes", TFM_ROLE_SLOPES, TAKE_ROWS}))}},
 
     /* Parallel branches under one norm, one key/value head; without multi_query as many as heads. */

@@ -187,6 +187,7 @@ const family families_llama[] = {
             INT(".attention.sliding_window", P_WINDOW),
             FIXED(P_WINDOW_RULE, WINDOW_ALL)),
             NAMES(
+            GGUF_FUSED_QKV,
             {"blk.#.ffn_up.weight", TFM_ROLE_GATE, TAKE_FIRST_HALF},
             {"blk.#.ffn_up.weight", TFM_ROLE_UP, TAKE_SECOND_HALF}))}},
 
@@ -567,7 +568,7 @@ const family families_llama[] = {
         GGUF("qwen", RULES(
             HARMLESS(".feed_forward_length"), /* twice the width: the matrices say */
             REAL(".attention.layer_norm_rms_epsilon", P_NORM_EPS),
-            REAL_OR(".attention.layer_norm_epsilon", P_NORM_EPS, 1e-6)), NULL)}},
+            REAL_OR(".attention.layer_norm_epsilon", P_NORM_EPS, 1e-6)), NAMES(GGUF_FUSED_QKV))}},
 
     /* LayerNorms without bias, over the whole width of q and k too; gate and up in one matrix. */
     {"openlm", "OpenLM, DCLM", "decoder", {

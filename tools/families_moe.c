@@ -208,9 +208,7 @@ const family families_moe[] = {
             FIXED(P_NORM_KIND, TFM_NORM_LAYER),
             FIXED(P_ROUTER_NORM, 1)), NAMES(
             {"blk.#.attn_output_norm.weight", TFM_ROLE_FFN_NORM, TAKE_ROWS},
-            {"blk.#.attn_qkv.weight", TFM_ROLE_Q, TAKE_ALL_Q},
-            {"blk.#.attn_qkv.weight", TFM_ROLE_K, TAKE_ALL_K},
-            {"blk.#.attn_qkv.weight", TFM_ROLE_V, TAKE_ALL_V}))}},
+            GGUF_FUSED_QKV))}},
 
     /* Two rounds that each take the largest logit; LayerNorms and all of attention with biases. */
     {"phimoe", "Phi-3.5-MoE", "moe", {

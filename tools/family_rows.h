@@ -29,6 +29,15 @@
 #define NAMES_END    { NULL, 0, 0 }
 #define FAMILIES_END { NULL, NULL, NULL, {{NULL, NULL, NULL, NULL, NULL, NULL}} }
 
+/* Names in GGUF where q, k and v are one tensor, or stand apart if their types differ. */
+#define GGUF_FUSED_QKV \
+    {"blk.#.attn_qkv.weight", TFM_ROLE_Q, TAKE_ALL_Q}, {"blk.#.attn_qkv.weight", TFM_ROLE_K, TAKE_ALL_K}, \
+    {"blk.#.attn_qkv.weight", TFM_ROLE_V, TAKE_ALL_V}, {"blk.#.attn_qkv.bias", TFM_ROLE_Q_B, TAKE_ALL_Q}, \
+    {"blk.#.attn_qkv.bias", TFM_ROLE_K_B, TAKE_ALL_K}, {"blk.#.attn_qkv.bias", TFM_ROLE_V_B, TAKE_ALL_V}, \
+    {"blk.#.attn_q.weight", TFM_ROLE_Q, TAKE_ROWS}, {"blk.#.attn_k.weight", TFM_ROLE_K, TAKE_ROWS}, \
+    {"blk.#.attn_v.weight", TFM_ROLE_V, TAKE_ROWS}, {"blk.#.attn_q.bias", TFM_ROLE_Q_B, TAKE_ROWS}, \
+    {"blk.#.attn_k.bias", TFM_ROLE_K_B, TAKE_ROWS}, {"blk.#.attn_v.bias", TFM_ROLE_V_B, TAKE_ROWS}
+
 /* ---- RULES ----------------------------------------------------------------------------------------------------- */
 
 #define FIXED(param, value)           { NULL, param, RULE_FIXED, 0, value, NULL }

@@ -290,6 +290,12 @@ static const tfm_tensor *tensor_of(const job *j, const tfm_weight *w) {
 
 /* ---- TENSORS --------------------------------------------------------------------------------------------------- */
 
+/* Whether q, k and v of a layer have one type, so that they can be one tensor. */
+static int have_one_type(const job *j, int layer) {
+    const tfm_tensor q = tfm_model_tensor(j->model, layer, TFM_ROLE_Q), k = tfm_model_tensor(j->model, layer, TFM_ROLE_K);
+    return q.type == k.type && q.type == tfm_model_tensor(j->model, layer, TFM_ROLE_V).type;
+}
+
 /* The name that a role has in this family: of divisors of RoPE there are two kinds, and beside experts that of a
  * feed-forward is that of the shared expert. */
 static const name_row *name_of(const job *j, const tfm_weight *w) {
@@ -298,6 +304,9 @@ static const name_row *name_of(const job *j, const tfm_weight *w) {
     if (w->layer >= 0 && block_of(&j->wanted, w->layer)->n_experts)
         for (int i = 0; (n = family_name(j->family, FORM_GGUF, w->role, i)) != NULL; i++)
             if (strstr(n->pattern, "_shexp")) return n;
+    if (n && n->take >= TAKE_ALL_Q && n->take <= TAKE_ALL_V && !have_one_type(j, w->layer))
+        for (int i = 0; (n = family_name(j->family, FORM_GGUF, w->role, i)) != NULL; i++)
+            if (n->take == TAKE_ROWS) return n;
     return n ? n : family_name(j->family, FORM_GGUF, w->role, 0);
 }
 
