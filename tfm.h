@@ -84,9 +84,9 @@
    says the bytes in advance, exactly, the same on every host; tfm_model_init and tfm_session_init work in memory of the
    caller's (64-byte aligned) and then nothing is allocated at all. After creation nothing allocates. A session is
    relocatable: memcpy it, write it to disk, read it back, tfm_session_attach. The KV cache costs exactly
-   2 * n_layers * n_kv_heads * head_dim * length * bytes; length is the context, or for layers that see no more than a window
-   (or chunk, or stride) min(context, window + batch). Strings and logits that are returned are views; their life is said at each function.
-   Stack: at most 32 KB.
+   2 * n_layers * n_kv_heads * head_dim * length * bytes; length is the context, or for layers that see no more than a
+   window (or chunk, or stride) min(context, window + batch). Strings and logits that are returned are views; their life
+   is said at each function. Stack: at most 32 KB.
 
    THREADS
    Kernels never start threads. A session cuts its work into up to n_threads parts, none smaller than cfg.grain (handing
@@ -370,7 +370,7 @@ typedef struct tfm_matmul_args {
     const tfm_tensor *w;  /* [rows][cols] */
     const float *bias;    /* [rows] or NULL */
     const void *x;        /* n rows: float32, or q8 rows if x_q8 (quantised w only) */
-    size_t x_stride;      /* bytes between rows */
+    size_t x_stride;      /* bytes between rows; any number if n is 1 */
     int32_t x_q8;         /* 0 float32, 1 q8 rows as quantize_row makes them */
     int32_t n;            /* rows of x */
     float *y;             /* n rows of w->rows */
@@ -411,7 +411,7 @@ typedef struct tfm_attention_args {
 typedef struct tfm_kernels {
     int32_t isa;
     const char *name; /* as tfm_isa_name */
-    /* out = x / sqrt(mean(x^2) + eps) * (offset + w); w NULL: no weight. arXiv:1910.07467; offset 1 is Gemma's (1+w). */
+    /* out = x / sqrt(mean(x^2) + eps) * (offset + w); w NULL: no weight. arXiv:1910.07467; offset 1: weights around 0. */
     void (*rmsnorm)(float *out, const float *x, const float *w, float offset, float eps, int64_t n);
     /* out = (x - mean) / sqrt(var + eps) * (offset + w) + b; w, b may be NULL. arXiv:1607.06450 */
     void (*layernorm)(float *out, const float *x, const float *w, const float *b, float offset, float eps, int64_t n);
@@ -2365,8 +2365,8 @@ TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err) {
 
 /* --- roles and shapes --- */
 
-enum { TFM__DIM_1, TFM__DIM_EMBED, TFM__DIM_SLOPES, TFM__DIM_ACT, TFM__DIM_MODEL, TFM__DIM_VOCAB, TFM__DIM_POS, TFM__DIM_Q, TFM__DIM_KV, TFM__DIM_QNORM, TFM__DIM_KNORM,
-       TFM__DIM_FF, TFM__DIM_ROPE, TFM__DIM_HEADS, TFM__DIM_EXPERTS, TFM__DIM_EXPERT };
+enum { TFM__DIM_1, TFM__DIM_EMBED, TFM__DIM_SLOPES, TFM__DIM_ACT, TFM__DIM_MODEL, TFM__DIM_VOCAB, TFM__DIM_POS,
+       TFM__DIM_Q, TFM__DIM_KV, TFM__DIM_QNORM, TFM__DIM_KNORM, TFM__DIM_FF, TFM__DIM_ROPE, TFM__DIM_HEADS, TFM__DIM_EXPERTS, TFM__DIM_EXPERT };
 enum { TFM__IF_ALWAYS, TFM__IF_POS, TFM__IF_OUT_NORM, TFM__IF_OUT_NORM_B, TFM__IF_UNTIED, TFM__IF_HEAD_B, TFM__IF_FACTORS,
        TFM__IF_LONG, TFM__IF_PRE, TFM__IF_PRE_B, TFM__IF_POST, TFM__IF_POST_B, TFM__IF_PRE_FFN, TFM__IF_PRE_FFN_B,
        TFM__IF_QK_NORM, TFM__IF_QK_NORM_B, TFM__IF_GATED, TFM__IF_BIAS, TFM__IF_SLOPES, TFM__IF_PROJ, TFM__IF_EMBED_NORM,
@@ -2861,7 +2861,8 @@ typedef struct tfm__bound { /* a tensor in the model's table: 56 bytes on every 
     uint64_t hash;
 } tfm__bound;
 
-enum { TFM__GLOBAL_ROLES = TFM_ROLE_ATTN_NORM, TFM__LAYER_ROLES = TFM_ROLE_LIMIT - TFM_ROLE_ATTN_NORM };
+enum { TFM__GLOBAL_ROLES = TFM_ROLE_ATTN_NORM, TFM__LAYER_ROLES = TFM_ROLE_LIMIT - TFM_ROLE_ATTN_NORM,
+       TFM__MAX_WEIGHTS = 1 << 24 };
 
 struct tfm_model {
     tfm__config_slot config;
@@ -3040,6 +3041,7 @@ static tfm_result tfm__file_counts(const tfm__file *f, tfm__counts *n, tfm_error
     n->layers = (size_t)c.n_layers;
     n->blocks = (size_t)c.n_blocks;
     n->bound = f->section[TFM_SECTION_DIRECTORY].size / TFM_FILE_ENTRY_BYTES;
+    TFM__NEED(n->bound <= TFM__MAX_WEIGHTS, "the directory has %l entries", (int64_t)n->bound);
     return TFM_OK;
 }
 
@@ -3172,7 +3174,7 @@ TFM_API tfm_result tfm_model_from_weights(const tfm_config *c, const tfm_weight 
         return tfm__fail(err, TFM_ERR_ARG, "tfm_model_config: size must be its sizeof");
     tfm_result r = tfm_config_check(c, err);
     if (r) return r;
-    if (n_weights < 0 || n_weights > 1 << 24 || (!w && n_weights))
+    if (n_weights < 0 || n_weights > TFM__MAX_WEIGHTS || (!w && n_weights))
         return tfm__fail(err, TFM_ERR_ARG, "n_weights %l is out of range", n_weights);
     tfm__arena a = {NULL, 0, 0};
     tfm__model_carve(&a, (size_t)c->n_layers, (size_t)c->n_blocks, (size_t)n_weights);
@@ -4860,7 +4862,7 @@ TFM_API tfm_result tfm_eval(tfm_session *s, const int32_t *ids, int64_t n, tfm_e
                                REWRITE (first instruction, content offset, length, choice points): every match |
                                PREPEND (offset, length, when) | SQUEEZE (1: U+2581 at the end too): no spaces at the ends, one between |
                                TRIM (1 start + 2 end): white space | MAP (first row, rows) |
-                               CHARSMAP (offset, bytes, first row, rows): SentencePiece's precompiled map; with rows of
+                               CHARSMAP (offset, bytes, first row, rows): a precompiled map, see tfm__charsmap; with rows of
                                groups applied to clusters of less than 6 bytes as a whole by its shortest key, else to
                                characters; without rows the longest key at each place |
                                BYTE_CHARS each byte as the character byte-level vocabularies have for it |
@@ -5898,6 +5900,38 @@ static int tfm__re_bound(tfm__re *r, uint32_t class_index, uint32_t at) {
     return before != (tfm__re_one(r, class_index, at) != 0);
 }
 
+/* Whether an instruction that takes no text lets the attempt go on at `at`. */
+static int tfm__re_holds(tfm__re *r, const uint8_t *code, uint32_t pc, uint32_t at, uint32_t top, int depth) {
+    const uint32_t a = tfm__le16(code + 2), b = tfm__le32(code + 4);
+    switch (code[0]) {
+    case TFM_RE_AHEAD: return tfm__re_body(r, pc, at, top, depth) != TFM__NONE;
+    case TFM_RE_NOT_AHEAD: return tfm__re_body(r, pc, at, top, depth) == TFM__NONE;
+    case TFM_RE_BEHIND: return tfm__re_behind(r, pc, at, a, top, depth);
+    case TFM_RE_NOT_BEHIND: return !tfm__re_behind(r, pc, at, a, top, depth);
+    case TFM_RE_BOUND: return tfm__re_bound(r, b, at) != (int)a;
+    case TFM_RE_START: return !at || (b && at < r->n && r->text[at - 1] == '\n'); /* b: at every line */
+    default: return at == r->n || (b && r->text[at] == '\n'); /* TFM_RE_END */
+    }
+}
+
+static void tfm__re_push(tfm__re_choice *stack, uint32_t *top, uint32_t pc, uint32_t at, uint32_t low) {
+    stack[*top].pc = pc;
+    stack[*top].at = at;
+    stack[*top].low = low;
+    ++*top;
+}
+
+/* Takes the last choice back: where to go on. */
+static uint32_t tfm__re_back(const tfm__re *r, tfm__re_choice *stack, uint32_t *top, uint32_t *at) {
+    tfm__re_choice *c = &stack[--*top];
+    *at = c->at;
+    if (c->at > c->low) { /* a star gives one character back; the last time it is off the stack */
+        *at = c->at = tfm__utf8_back(r->text, c->at, c->low);
+        if (c->at > c->low) ++*top;
+    }
+    return c->pc;
+}
+
 /* A star from `at`: where it ends. *known: it ran into a place from where it is known to fail; what it covered before
    that place is returned. */
 static uint32_t tfm__re_star(tfm__re *r, uint32_t class_index, uint32_t choice, uint32_t at, uint32_t most, int slow,
@@ -5939,11 +5973,7 @@ static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *
             end = tfm__re_star(r, b, a, at, depth ? (uint32_t)TFM__RE_BODY_STEPS : TFM__NONE, slow, &known);
             if (known && code[0] == TFM_RE_RUN) { ok = 0; break; }
             *patience -= (end - at) / 16 < *patience ? (end - at) / 16 : *patience;
-            if (end > at && code[0] == TFM_RE_STAR && top < cap) {
-                stack[top].pc = pc;
-                stack[top].at = end;
-                stack[top++].low = at;
-            }
+            if (end > at && code[0] == TFM_RE_STAR && top < cap) tfm__re_push(stack, &top, pc, end, at);
             at = end;
             break;
         case TFM_RE_LOOP:      /* at b first, then on */
@@ -5952,37 +5982,26 @@ static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *
             --*patience; /* fall through */
         case TFM_RE_SPLIT: /* here first, then at b */
             if ((slow && tfm__re_memo(r, a, at, 1)) || top == cap) { ok = 0; break; }
-            stack[top].pc = code[0] == TFM_RE_LOOP ? pc : b;
-            stack[top].at = stack[top].low = at;
-            top++;
+            tfm__re_push(stack, &top, code[0] == TFM_RE_LOOP ? pc : b, at, at);
             if (code[0] == TFM_RE_LOOP) pc = b;
             break;
         case TFM_RE_JUMP: pc = b; break;
-        case TFM_RE_AHEAD: ok = tfm__re_body(r, pc, at, top, depth) != TFM__NONE; pc = b; break;
-        case TFM_RE_NOT_AHEAD: ok = tfm__re_body(r, pc, at, top, depth) == TFM__NONE; pc = b; break;
-        case TFM_RE_BEHIND: ok = tfm__re_behind(r, pc, at, a, top, depth); pc = b; break;
-        case TFM_RE_NOT_BEHIND: ok = !tfm__re_behind(r, pc, at, a, top, depth); pc = b; break;
         case TFM_RE_ATOMIC:
             end = tfm__re_body(r, pc, at, top, depth);
             ok = end != TFM__NONE;
             at = ok ? end : at;
             pc = b;
             break;
-        case TFM_RE_BOUND: ok = tfm__re_bound(r, b, at) != (int)a; break;
-        case TFM_RE_START: ok = !at || (b && at < r->n && r->text[at - 1] == '\n'); break; /* b: at every line */
-        default: ok = at == r->n || (b && r->text[at] == '\n'); break; /* TFM_RE_END */
+        case TFM_RE_BOUND: case TFM_RE_START: case TFM_RE_END: ok = tfm__re_holds(r, code, pc, at, top, depth); break;
+        default: /* look-arounds; their bodies stand here */
+            ok = tfm__re_holds(r, code, pc, at, top, depth);
+            pc = b;
+            break;
         }
         if (ok) continue;
         if (!top || !*patience) return TFM__NONE;
         --*patience;
-        top--;
-        pc = stack[top].pc;
-        at = stack[top].at;
-        if (at > stack[top].low) { /* a star gives one character back; the last time it is off the stack */
-            at = tfm__utf8_back(r->text, at, stack[top].low);
-            stack[top].at = at;
-            if (at > stack[top].low) top++;
-        }
+        pc = tfm__re_back(r, stack, &top, &at);
     }
 }
 
@@ -7289,6 +7308,7 @@ static void tfm__decode_id(tfm_decoder *d, tfm__text_out *o, int32_t id) {
     if (!(flags & TFM_TOKEN_PRESENT) || (flags & TFM_TOKEN_SPECIAL && d->flags & TFM_DECODE_SKIP_SPECIAL)) return;
     if (t->flags & TFM_TOK_ONCE && d->last == id) return;
     const uint8_t *p = tfm__tok_text(t, (uint32_t)id, !d->first_done, &n);
+    if (n > t->max_text) n = t->max_text; /* a damaged table: tfm_decode_max holds all the same */
     const uint32_t own = tfm__tok_flags(t, (uint32_t)id);
     int literal = (own & TFM_TOK_PIECE_LITERAL) != 0, bare = t->flags & TFM_TOK_FIRST_BARE && !d->first_done && !literal;
     if (t->flags & TFM_TOK_PER_BYTE && !(flags & TFM_TOKEN_BYTE)) tfm__decode_drop(d, o);
@@ -7654,7 +7674,8 @@ TFM_API tfm_result tfm_chat_render(const tfm_chat *c, const tfm_turn *turns, int
     }
     if (empty && c->flags & TFM_CHAT_NO_EMPTY) return tfm__fail(err, TFM_ERR_ARG, "the chat format has no place for a turn without text");
     *need = o.n;
-    return o.n > cap ? tfm__fail(err, TFM_ERR_MEMORY, "the conversation has %l bytes, there is room for %l", (int64_t)o.n, (int64_t)cap) : TFM_OK;
+    if (o.n <= cap) return TFM_OK;
+    return tfm__fail(err, TFM_ERR_MEMORY, "the conversation has %l bytes, there is room for %l", (int64_t)o.n, (int64_t)cap);
 }
 #endif /* TFM_NO_TEXT */
 /* ====================================================================================================================
@@ -9896,8 +9917,8 @@ static void FN(rope)(float *x, const float *c, const float *s, int32_t style, in
 
 /* --- activations and cache in narrow types ------------------------------------------------------------------------ */
 
-/* Per 32 inputs d = amax / 127, q = round(x * (127 / amax)). Blocks below 2^-119 become zero (d would be subnormal); in
-   a block that is not finite d is, so that its products are NaN. */
+/* Per 32 inputs d = amax / 127, q = round(x * (127 / amax)). Blocks below 2^-119 become zero (d would be subnormal);
+   where x is not finite d is neither and the codes are 0, so that products are NaN. */
 static void FN(quantize_row)(void *out, const float *x, int64_t n) {
     const ptrdiff_t cols = (ptrdiff_t)n;
     uint8_t *record = (uint8_t *)out;
@@ -10196,7 +10217,7 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a
 /* Tokens in portions whose rows stay in the second-level cache while the strips pass by. A tile that is not full costs
    less than three tokens one by one, each of which reads the weights anew. */
 TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
-    const int64_t fit = (int64_t)((1u << 19) / a->x_stride) / TFM__TOKENS * TFM__TOKENS;
+    const int64_t fit = (int64_t)((1u << 19) / tfm_q8_row_bytes(a->w->cols)) / TFM__TOKENS * TFM__TOKENS;
     const int64_t portion = fit ? fit : TFM__TOKENS;
     for (int64_t t0 = 0; t0 < a->n; t0 += portion) {
         const int64_t t1 = a->n - t0 < portion ? a->n : t0 + portion;
@@ -10290,7 +10311,7 @@ TFM__BODY void FN(q8_tile)(const int fmt, const tfm_matmul_args *a, int64_t stri
 
 /* Sixteens of tokens by tiles, the rest by AVX-512. The tiles are this call's alone. */
 TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
-    const int64_t whole = a->n / 16 * 16, fit = (int64_t)((1u << 19) / a->x_stride) / 16 * 16;
+    const int64_t whole = a->n / 16 * 16, fit = (int64_t)((1u << 19) / tfm_q8_row_bytes(a->w->cols)) / 16 * 16;
     const int64_t portion = fit ? fit : 16;
     tfm_matmul_args rest = *a;
     if (whole) FN(tiles_on)(fmt);

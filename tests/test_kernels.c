@@ -338,10 +338,12 @@ static void check_matmul(const char *what, const tfm_kernels *k, tfm_matmul_args
     const int64_t rows = a.w->rows, strips = (rows + 15) / 16;
     float *y = take((size_t)(MAX_TOKENS * (rows + 3)) * 4, 4);
     void *scratch = take(80 << 10, 0);
+    const size_t stride = a.x_stride;
     a.y = y;
     a.y_stride = (size_t)rows + 3;
     for (int i = 0; i < n_cases; i++) {
         a.n = n_cases == COUNT(token_counts) ? token_counts[i] : 1 + 18 * i;
+        a.x_stride = a.n == 1 ? 0 : stride; /* of one row it is not looked at */
         a.scratch = i % 2 ? scratch : NULL;
         a.scratch_bytes = i % 4 == 1 ? 80 << 10 : 20 << 10;
         for (int64_t t = 0; t < a.n * (rows + 3); t++) y[t] = 12345.0f;

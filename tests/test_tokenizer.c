@@ -514,6 +514,23 @@ typedef struct damage {
     int opened_anyway;
 } damage;
 
+/* Whatever its bytes say, what an id prints fits the room that the tokenizer asks for. */
+static void check_decode_max(const tfm_tokenizer *t)
+{
+    const size_t room = tfm_decode_max(t);
+    tfm_decoder d;
+    char *out = (char *)malloc(room);
+    size_t most = 0, n;
+    tfm_decode_init(&d, t, 0);
+    for (int32_t id = 0; id < 400; id++) {
+        n = tfm_decode(&d, id, out, room);
+        most = n > most ? n : most;
+    }
+    free(out);
+    n = tfm_decode_flush(&d, NULL, 0);
+    check(most <= room && n <= room, "%d bytes printed, room for %d", (int)most, (int)room);
+}
+
 static void use_damaged(const tfm_tokenizer *t)
 {
     static const char text[] = "Hello  the world's 123 <s>\n\n \xE6\x97\xA5 e\xCC\x81 <|im_end|><word> "
@@ -526,6 +543,7 @@ static void use_damaged(const tfm_tokenizer *t)
     if (scratch) tfm_encode(t, text, sizeof text - 1, TFM_ENCODE_PARSE_SPECIAL, ids, 256, &n, scratch, room, NULL);
     if (scratch) tfm_normalize(t, text, sizeof text - 1, out, sizeof out, scratch, room);
     tfm_decode_text(t, ids, n < 256 ? n : 256, 0, out, sizeof out);
+    check_decode_max(t);
     free(scratch);
 }
 
@@ -543,6 +561,10 @@ static void damage_section(opened *o, void *user)
             d->state ^= d->state << 17;
             size_t at = (size_t)(d->state % (round % 2 ? size : head));
             copy[at] = (uint8_t)(d->state >> (round % 3 ? 32 : 40));
+        }
+        if (!round) { /* a lie about the longest text alone */
+            memcpy(copy, o->section.bytes, size);
+            memset(copy + 4 * TFM_TOK_MAX_TEXT, 0, 4);
         }
         size_t cut = round % 16 == 15 ? (size_t)(d->state % size) : size;
         if (tfm_tokenizer_open(copy, cut, o->mem, sizeof o->mem, &t, NULL) == TFM_OK) {
