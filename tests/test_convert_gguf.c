@@ -546,6 +546,37 @@ static void check_gguf_back(const char *arch, int layers, int pairs, int parts, 
     free(g);
 }
 
+/* q, k and v are one tensor in this architecture's files, unless their types differ: in layer 0 v is F16. */
+static void check_gguf_back_apart(void) {
+    static const char name[] = "blk.0.attn_v.weight";
+    gguf_builder *g = calloc(1, sizeof *g);
+    output o;
+    size_t at = 0;
+    if (!g) exit(1);
+    gguf_keys(g, "qwen", 2);
+    gguf_model(g, 2, 0, BIAS_QKV);
+    while (at < g->n_info && memcmp(g->info + at, name, sizeof name - 1)) at++;
+    g->info[at + sizeof name - 1 + 4 + 16] = 1; /* behind the number of dimensions and two of them */
+    finish_gguf(g);
+    output_start(&o);
+    int code = output_convert(&o, g->file, g->size);
+    check(!code, "qwen: %s", code ? o.err.msg : "");
+    if (!code) {
+        check(tfm_model_tensor(o.model, 0, TFM_ROLE_V).type == TFM_F16, "qwen: v of layer 0 is not F16");
+        check_to_gguf("qwen", o.model, NULL);
+        output gguf;
+        output_start(&gguf);
+        sink out = output_sink(&gguf);
+        convert_options options = output_options(&gguf);
+        code = write_gguf(o.model, "qwen.tfm", &out, &options, &gguf.err);
+        for (at = 0; at < 4096 && memcmp(gguf.bytes + at, "qwen.block_count", 16); at++) {}
+        check(!code && at < 4096, "qwen with a v of its own type: written as another architecture");
+        output_end(&gguf);
+    }
+    output_end(&o);
+    free(g);
+}
+
 /* The same model with a field that no architecture has. */
 static void check_cannot_say(void) {
     gguf_builder *g = calloc(1, sizeof *g);
@@ -578,6 +609,8 @@ void test_write_gguf(void) {
     check_gguf_back("gemma", 2, 0, 0, NULL, 0);
     check_gguf_back("gemma2", 4, 0, SANDWICH, "attn_logit_softcapping", 0);
     check_gguf_back("gemma3", 7, 0, SANDWICH | QK_NORM, "rope.freq_base_swa", 2e4f);
+    check_gguf_back("qwen", 2, 0, BIAS_QKV, NULL, 0);
+    check_gguf_back_apart();
     check_cannot_say();
     static unsigned char file[65536]; /* pairs stay pairs: another description, the same rows */
     output o;

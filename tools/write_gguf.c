@@ -292,8 +292,9 @@ static const tfm_tensor *tensor_of(const job *j, const tfm_weight *w) {
 
 /* Whether q, k and v of a layer have one type, so that they can be one tensor. */
 static int have_one_type(const job *j, int layer) {
-    const tfm_tensor q = tfm_model_tensor(j->model, layer, TFM_ROLE_Q), k = tfm_model_tensor(j->model, layer, TFM_ROLE_K);
-    return q.type == k.type && q.type == tfm_model_tensor(j->model, layer, TFM_ROLE_V).type;
+    const int32_t q = tfm_model_tensor(j->model, layer, TFM_ROLE_Q).type;
+    return q == tfm_model_tensor(j->model, layer, TFM_ROLE_K).type &&
+           q == tfm_model_tensor(j->model, layer, TFM_ROLE_V).type;
 }
 
 /* The name that a role has in this family: of divisors of RoPE there are two kinds, and beside experts that of a
