@@ -387,7 +387,8 @@ typedef struct tfm_matmul_args {
    Scores: scale * q.k, then softcap (if > 0), then mask, then softmax, over one more score per head if there are sinks.
    With slopes, the score of query t and position j gets slopes[head] * (j - (pos + t)) added after the cap (ALiBi,
    arXiv:2108.12409). Online softmax over blocks of 64 positions aligned to absolute positions (the same bits however it
-   is cut). */
+   is cut). head_dim is at most 1024, of Q8_0 a multiple of 32, and n_heads a multiple of n_kv_heads; a mask wants what
+   tfm_config_check wants of it, and positions below 2^31. */
 typedef struct tfm_attention_args {
     float *out;           /* [n][n_heads * head_dim] */
     const float *q;       /* [n][n_heads * head_dim] */
@@ -750,7 +751,7 @@ typedef struct tfm_session_config {
     const tfm_allocator *allocator; /* of tfm_session_new */
 } tfm_session_config;
 
-/* Bytes of a session: from (model, context, batch, kv, act, want, threads) alone, exact, the same on every host. */
+/* Bytes of a session: from (model, context, batch, kv, act, want) alone, exact, the same on every host. */
 TFM_API tfm_result tfm_session_size(const tfm_model *m, const tfm_session_config *cfg, size_t *bytes, tfm_error *err);
 /* The KV cache's part of it: sum over layers of 2 * n_kv_heads * head_dim * length * bytes, length = n_ctx, or
    min(n_ctx, w + n_batch) for layers that see w positions at most: a window, a chunk or the near part of a pattern. */
@@ -3445,12 +3446,9 @@ typedef struct tfm__layout {
     uint64_t routes;   /* int32 and float: see tfm__routes */
     uint64_t hidden;   /* float [rows][d_model] after the final norm */
     uint64_t logits;   /* float [logit rows][n_vocab] */
-    uint64_t scratch;  /* TFM__SCRATCH bytes a thread */
     uint64_t kv;       /* the cache */
     uint64_t bytes;
 } tfm__layout;
-
-enum { TFM__SCRATCH = 0 }; /* kernels are content with their 16 KB panel on the stack */
 
 struct tfm_session {
     uint64_t magic, identity;
@@ -3594,7 +3592,6 @@ static void tfm__session_carve(tfm__arena *a, const tfm_model *m, const tfm__pla
     TFM__PART(routes, p->picks ? routes : 0, 4);
     TFM__ROWS(hidden, hidden, d);
     TFM__ROWS(logits, logits, (size_t)c->n_vocab);
-    TFM__PART(scratch, (size_t)p->n_threads, TFM__SCRATCH);
     at->kv = a->used;
     for (int i = 0; i < c->n_layers; i++) {
         const tfm_block *b = tfm__layer(c, i);
@@ -3936,19 +3933,15 @@ typedef struct tfm__matmul_job {
     tfm_matmul_args a[3];
     int64_t end[3];   /* strips up to and including matmul i */
     int count;
-    uint8_t *scratch; /* scratch_bytes a thread */
-    size_t scratch_bytes;
 } tfm__matmul_job;
 
 static void tfm__matmul_part(void *ctx, int thread, int64_t first, int64_t last) {
     const tfm__matmul_job *j = (const tfm__matmul_job *)ctx;
+    (void)thread;
     for (int i = 0; i < j->count; i++) {
         const int64_t start = i ? j->end[i - 1] : 0;
         const int64_t s0 = first > start ? first : start, s1 = last < j->end[i] ? last : j->end[i];
-        tfm_matmul_args a = j->a[i];
-        a.scratch = j->scratch_bytes ? j->scratch + (size_t)thread * j->scratch_bytes : NULL;
-        a.scratch_bytes = j->scratch_bytes;
-        if (s0 < s1) j->k->matmul(&a, s0 - start, s1 - start);
+        if (s0 < s1) j->k->matmul(&j->a[i], s0 - start, s1 - start);
     }
 }
 
@@ -3974,8 +3967,6 @@ static void tfm__linears(const tfm__pass *p, const float *x, int64_t cols, int64
     int quantized = 0;
     job.k = p->k;
     job.count = count;
-    job.scratch = (uint8_t *)tfm__floats(p->s, p->s->at.scratch);
-    job.scratch_bytes = p->s->n_batch > 1 ? TFM__SCRATCH : 0;
     for (int i = 0; i < count; i++) {
         tfm_matmul_args *a = &job.a[i];
         job.w[i] = tfm__weight_of(p, l[i].role);
@@ -3987,7 +3978,7 @@ static void tfm__linears(const tfm__pass *p, const float *x, int64_t cols, int64
         a->n = (int32_t)n;
         a->y = l[i].y;
         a->y_stride = (size_t)job.w[i].rows;
-        a->scratch = NULL; /* each thread's own, see tfm__matmul_part */
+        a->scratch = NULL; /* the panel on the stack is enough */
         a->scratch_bytes = 0;
         job.end[i] = (job.w[i].rows + 15) / 16 + (i ? job.end[i - 1] : 0);
         quantized |= a->x_q8;
@@ -4418,7 +4409,7 @@ typedef struct tfm__experts_job {
 static int tfm__wants_q8(const tfm__pass *p, const tfm_tensor *w) { return p->s->q8 && !tfm__is_float(w->type); }
 
 /* Strips [s0, s1) of one matrix of one expert. */
-static void tfm__expert_strips(const tfm__experts_job *j, int32_t e, int i, int64_t s0, int64_t s1, int thread) {
+static void tfm__expert_strips(const tfm__experts_job *j, int32_t e, int i, int64_t s0, int64_t s1) {
     const tfm__pass *p = j->v->p;
     const int32_t *start = j->v->r->start;
     const int64_t row = start[e] - j->v->first;
@@ -4432,8 +4423,8 @@ static void tfm__expert_strips(const tfm__experts_job *j, int32_t e, int i, int6
     a.n = start[e + 1] - start[e];
     a.y = j->y[i] + row * j->out;
     a.y_stride = (size_t)j->out;
-    a.scratch_bytes = p->s->n_batch > 1 ? TFM__SCRATCH : 0;
-    a.scratch = (uint8_t *)tfm__floats(p->s, p->s->at.scratch) + (size_t)thread * TFM__SCRATCH;
+    a.scratch = NULL;
+    a.scratch_bytes = 0;
     p->k->matmul(&a, s0, s1);
 }
 
@@ -4450,13 +4441,14 @@ static void tfm__experts_part(void *ctx, int thread, int64_t first, int64_t last
     const tfm__experts_job *j = (const tfm__experts_job *)ctx;
     const int32_t *start = j->v->r->start;
     const int64_t strips = (j->out + 15) / 16, all = strips * j->count;
+    (void)thread;
     for (int32_t e = j->v->e0; e < j->v->e1; e++) {
         const int64_t rows = start[e + 1] - start[e], at = (start[e] - j->v->first) * all;
         if (!rows || at >= last || at + rows * all <= first) continue;
         const int64_t s0 = tfm__strips_before(first - at, rows, all), s1 = tfm__strips_before(last - at, rows, all);
         for (int i = 0; i < j->count; i++) {
             const int64_t a = s0 > i * strips ? s0 - i * strips : 0, b = s1 < (i + 1) * strips ? s1 - i * strips : strips;
-            if (a < b) tfm__expert_strips(j, e, i, a, b, thread);
+            if (a < b) tfm__expert_strips(j, e, i, a, b);
         }
     }
 }
