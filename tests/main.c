@@ -56,6 +56,7 @@
     ROW(chat_limits) \
     ROW(chat_damage) \
     ROW(chat_marks) \
+    ROW(chat_words) \
     ROW(chat_stops) \
     ROW(chat_seeds) \
     ROW(sampler) \

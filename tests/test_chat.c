@@ -233,6 +233,30 @@ void test_chat_seeds(void) {
     arena_free(&a);
 }
 
+/* A template that treats a word of its own differently in what is said is no data, wherever the word stands. */
+void test_chat_words(void) {
+    static const struct { const char *said; int known; } cases[] = {
+        {"m.content", 1}, {"'PASSWORD' ~ m.content", 1}, {"m.content.replace('<s>', '')", 0},
+        {"'SECRET' if m.content == 'PASSWORD' else m.content", 0}, {"('' if '/think' in m.content else '!') ~ m.content", 0},
+        {"(m.content ~ '.') if m.role == 'system' and m.content.startswith('You') else m.content", 0},
+        {"m.content[:-4] if m.content.endswith('stop') else m.content", 0},
+        {"raise_exception('no') if '<|call|>' in m.content else m.content", 0}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        arena a = {NULL, 0, 0, 0};
+        chat_source from;
+        chat_section section;
+        tfm_error err = {0, ""};
+        memset(&from, 0, sizeof from);
+        from.file = "t";
+        from.text = arena_printf(&a, "{%% for m in messages %%}<{{ m.role }}>{{ %s }}</t>{%% endfor %%}"
+                                 "{%% if add_generation_prompt %%}<assistant>{%% endif %%}", cases[i].said);
+        from.n = strlen(from.text);
+        check(!chat_build(&a, &from, NULL, &section, &err) && section.known == cases[i].known, "%s is %s: %s",
+              cases[i].said, section.known ? "data" : "text", err.msg);
+        arena_free(&a);
+    }
+}
+
 /* Special tokens count only where all their bytes are marked. */
 void test_chat_marks(void) {
     static const char file[] =

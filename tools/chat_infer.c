@@ -7,7 +7,8 @@
  *    taken that explains what became of them.
  * 3. Write: joins are merged where a part of the place does not matter.
  * 4. Check: conversations made at random are rendered by the template and by tfm_chat_render on the section; they must
- *    agree, also about which ones are refused.
+ *    agree, also about which ones are refused. A template may ask a text for words of its own ('/think' in content): texts
+ *    made of every string literal in it must not be written otherwise.
  * If this fails, it is tried again on fewer conversations: only alternating ones, then only those that end in a prompt.
  */
 #include "chat.h"
@@ -518,7 +519,8 @@ static int random_shape(enum scope scope, uint32_t *state, shape *s) {
     return s->n;
 }
 
-/* The section against the template on one conversation. 0: they agree. */
+/* The section against the template on one conversation. 0: they agree. What data refuse is interpreted instead. */
+enum { REFUSED_ALONE = 1, WRITTEN_OTHERWISE };
 static int differs(inference *f, const tfm_chat *c, const shape *s, const char *system, const char *const *texts,
                    arena *a) {
     tfm_turn turns[MAX_TURNS + 1];
@@ -535,11 +537,12 @@ static int differs(inference *f, const tfm_chat *c, const shape *s, const char *
         turns[count].n = strlen(texts[i]);
     }
     char *got = arena_text(a, 2 * n + 4096);
-    if (!got) return 1;
+    if (!got) return WRITTEN_OTHERWISE;
     const int code = tfm_chat_render(c, turns, (int64_t)count, s->prompt ? TFM_CHAT_PROMPT : 0, date_marker, got, NULL,
                                      2 * n + 4096, &need, NULL);
-    if (code || !want) return !code != !!want;
-    return need != n || memcmp(got, want, n) != 0;
+    if (code == TFM_ERR_MEMORY) return WRITTEN_OTHERWISE;
+    if (code) return want ? REFUSED_ALONE : 0;
+    return !want || need != n || memcmp(got, want, n) ? WRITTEN_OTHERWISE : 0;
 }
 
 static int check_section(inference *f, const chat_section *section, int empty) {
@@ -565,6 +568,32 @@ static int check_section(inference *f, const chat_section *section, int empty) {
     return bad;
 }
 
+/* Whether data write a text that the template does not, for a conversation with the text in one of its turns. */
+static int miswrites(inference *f, const tfm_chat *c, int n, int turn, const char *text, arena *a) {
+    const shape s = {{TFM_CHAT_USER, TFM_CHAT_ASSISTANT, TFM_CHAT_USER}, n, turn < 0, 1};
+    const char *texts[MAX_TURNS];
+    memcpy(texts, turn_markers, sizeof texts);
+    if (turn >= 0) texts[turn] = text;
+    return differs(f, c, &s, turn < 0 ? text : system_marker, texts, a) == WRITTEN_OTHERWISE;
+}
+
+static int check_literals(inference *f, const chat_section *section) {
+    uint64_t object[32];
+    const tfm_chat *c;
+    const char *literal;
+    int bad = tfm_chat_open(section->bytes, section->size, object, sizeof object, &c, NULL) != 0;
+    for (size_t i = 0; !bad && (literal = jinja_any_literal(f->t, i)) != NULL; i++) {
+        for (int k = 0; k < 4 * 6 && !bad; k++) { /* the system's text and a single turn, the same and three of three */
+            arena a = {NULL, 0, 0, 0};
+            const int three = k % 6 > 1, turn = k % 6 - (three ? 3 : 1);
+            const char *text = arena_printf(&a, "%s%s%s", k / 6 & 1 ? "qX" : "", literal, k / 6 & 2 ? "Yq" : "");
+            bad = !text || miswrites(f, c, three ? 3 : 1, turn, text, &a);
+            arena_free(&a);
+        }
+    }
+    return bad;
+}
+
 /* One attempt: TFM_OK and out->known, or out->known = 0 and the reason. */
 static int attempt(inference *f, const tfm_tokenizer *tokenizer, chat_section *out, tfm_error *err) {
     out->known = 0;
@@ -572,7 +601,7 @@ static int attempt(inference *f, const tfm_tokenizer *tokenizer, chat_section *o
     for (int no_empty = 0; no_empty < 2; no_empty++) {
         int code = write_known(f, tokenizer, no_empty, out, err);
         if (code) return code;
-        out->known = !check_section(f, out, !no_empty);
+        out->known = !check_section(f, out, !no_empty) && !check_literals(f, out);
         if (out->known) return TFM_OK;
     }
     f->reason = "what it does to some texts or turns is no table";

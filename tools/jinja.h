@@ -60,6 +60,8 @@ const jinja *jinja_parse(const char *name, const char *text, size_t n, arena *a,
 
 /* The i-th string literal that stands in an argument of a method call `.split(...)`, or NULL: where templates cut. */
 const char *jinja_split_literal(const jinja *t, size_t i);
+/* The i-th string literal of all, or NULL: what a template can ask a text for. */
+const char *jinja_any_literal(const jinja *t, size_t i);
 
 /* Values for the variables, in an arena. Strings of the input are made valid UTF-8 (bad sequences: U+FFFD). */
 jinja_value jinja_bool(int b);

@@ -57,8 +57,8 @@ struct jinja_node {
 struct jinja {
     const char *name;
     const jinja_node *body;
-    const char **split_literals;
-    size_t n_split_literals, room_split_literals;
+    const char **split_literals, **literals;
+    size_t n_split_literals, room_split_literals, n_literals, room_literals;
 };
 
 /* ---- THE STATE OF A RENDERING ---------------------------------------------------------------------------------- */

@@ -94,6 +94,13 @@ static jinja_node *constant(parser *p, jinja_value v) {
     return n;
 }
 
+static void note_literal(jinja *t, const jinja_string *s) {
+    size_t i = 0;
+    while (i < t->n_literals && strcmp(t->literals[i], s->text)) i++;
+    if (i < t->n_literals || i == t->room_literals || !s->n || strlen(s->text) != s->n) return;
+    t->literals[t->n_literals++] = s->text;
+}
+
 /* A string literal; several in a row are one. */
 static jinja_node *parse_string(parser *p) {
     size_t total = 0, n = 0;
@@ -113,6 +120,7 @@ static jinja_node *parse_string(parser *p) {
     v.kind = JINJA_STRING;
     v.u.s = s;
     node->value = v;
+    note_literal(p->t, s);
     return node;
 }
 
@@ -683,16 +691,17 @@ static jinja_node *parse_body(parser *p, const char *const *ends) {
 }
 
 const jinja *jinja_parse(const char *name, const char *text, size_t n, arena *a, tfm_error *err) {
-    enum { SPLITS = 16 };
+    enum { SPLITS = 16, LITERALS = 160 };
     parser p;
     jinja *t = arena_alloc(a, sizeof *t);
     memset(&p, 0, sizeof p);
     if (!t || !(t->split_literals = arena_array(a, SPLITS, sizeof *t->split_literals)) ||
-        !(t->name = arena_strdup(a, name))) {
+        !(t->literals = arena_array(a, LITERALS, sizeof *t->literals)) || !(t->name = arena_strdup(a, name))) {
         tool_fail(err, TFM_ERR_MEMORY, "out of memory");
         return NULL;
     }
     t->room_split_literals = SPLITS;
+    t->room_literals = LITERALS;
     p.t = t;
     p.a = a;
     p.err = err;
@@ -701,6 +710,8 @@ const jinja *jinja_parse(const char *name, const char *text, size_t n, arena *a,
     t->body = parse_body(&p, NULL);
     return p.failed ? NULL : t;
 }
+
+const char *jinja_any_literal(const jinja *t, size_t i) { return i < t->n_literals ? t->literals[i] : NULL; }
 
 const char *jinja_split_literal(const jinja *t, size_t i) {
     return i < t->n_split_literals ? t->split_literals[i] : NULL;
