@@ -4,6 +4,7 @@
 
 #include "test.h"
 #include "tiny.h"
+#include "tools/run.h"
 #include "tools/tokenizer.h"
 #include "tools/writer.h"
 
@@ -495,10 +496,39 @@ static void write_seeds(const tiny_file *whole) {
     tiny_weights_free(&t);
 }
 
+/* A tokenizer with more tokens than the model: programs never get to see the ids that have no logit. */
+static void test_foreign_ids(void) {
+    tiny_model t;
+    tiny_file f = { NULL, 0, 0 };
+    tfm_error err;
+    run r;
+    int64_t n = 0;
+    memset(&r, 0, sizeof r);
+    describe_small(&t);
+    t.config.n_vocab = 200;
+    t.config.n_eos = 0;
+    tiny_weights(&t, TFM_F32, TFM_TILED);
+    if (!make_file(&f, &t, 1) && !tfm_model_from_memory(f.data, f.size, NULL, &r.model, &err)) {
+        r.config = tfm_model_config_of(r.model);
+        r.tokenizer = tfm_model_tokenizer(r.model);
+        int32_t *ids = run_encode(&r, "abc", 3, TFM_ENCODE_NO_SPECIAL, &n, &err);
+        check(ids && n == 3, "ids below 200");
+        free(ids);
+        ids = run_encode(&r, "hello", 5, TFM_ENCODE_NO_SPECIAL, &n, &err);
+        check(!ids && strstr(err.msg, "259"), "an id that the model does not have: %s", err.msg);
+        free(ids);
+    }
+    check(r.model != NULL, "the model with few tokens");
+    run_close(&r);
+    tiny_file_free(&f);
+    tiny_weights_free(&t);
+}
+
 void test_file(void) {
     tiny_model t;
     tiny_file f = { NULL, 0, 0 };
     test_hash();
+    test_foreign_ids();
     describe_small(&t);
     tiny_weights(&t, TFM_Q8_0, TFM_TILED);
     if (!make_file(&f, &t, 1)) {

@@ -108,6 +108,18 @@ int run_open_output(const run *r, sink *out, const char *path, tfm_error *err)
     return sink_open_file(out, path, err);
 }
 
+/* A damaged tokenizer may know more tokens than the model has; who looks at logits[id] must not meet them. */
+static tfm_result check_ids(const run *r, const int32_t *ids, int64_t n, tfm_error *err)
+{
+    const int32_t n_vocab = r->config->n_vocab; /* 0: the file holds a tokenizer only */
+    int64_t i;
+    for (i = 0; n_vocab && i < n; i++)
+        if (ids[i] >= n_vocab)
+            return tool_fail(err, TFM_ERR_FORMAT, "the tokenizer gives id %d, the model has %d tokens", (int)ids[i],
+                             (int)n_vocab);
+    return TFM_OK;
+}
+
 /* marks NULL: flags count. */
 static int32_t *encode(const run *r, const char *text, const unsigned char *marks, size_t size, int32_t flags,
                        int64_t *n,
@@ -128,6 +140,7 @@ static int32_t *encode(const run *r, const char *text, const unsigned char *mark
     else if (ids && scratch)
         result = tfm_encode(r->tokenizer, text, size, flags, ids, most, n, scratch, scratch_bytes, err);
     free(scratch);
+    if (!result) result = check_ids(r, ids, *n, err);
     if (!result) return ids;
     free(ids);
     return NULL;
