@@ -237,7 +237,8 @@ void test_chat_seeds(void) {
 void test_chat_words(void) {
     static const struct { const char *said; int known; } cases[] = {
         {"m.content", 1}, {"'PASSWORD' ~ m.content", 1}, {"m.content.replace('<s>', '')", 0},
-        {"'SECRET' if m.content == 'PASSWORD' else m.content", 0}, {"('' if '/think' in m.content else '!') ~ m.content", 0},
+        {"'SECRET' if m.content == 'PASSWORD' else m.content", 0},
+        {"('' if '/think' in m.content else '!') ~ m.content", 0},
         {"(m.content ~ '.') if m.role == 'system' and m.content.startswith('You') else m.content", 0},
         {"m.content[:-4] if m.content.endswith('stop') else m.content", 0},
         {"raise_exception('no') if '<|call|>' in m.content else m.content", 0}};

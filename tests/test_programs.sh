@@ -254,6 +254,14 @@ assistant:"
     printf '[{"role": "user", "content": "a", "name": "x"}]' > "$WORK/messages"
     INPUT=$WORK/messages fails 1 "stdin\[0\].name: " tfm-tokenize "$WORK/chat.tfm" --chat
     INPUT=
+    printf '{"unk_token": "<unk>"}' > "$WORK/chatty/special_tokens_map.json"
+    run 0 tfm-convert "$WORK/chatty" "$WORK/chat2.tfm"
+    run 0 tfm-convert --to-gguf "$WORK/chat2.tfm" "$WORK/chat.gguf"
+    expect "a notice of a variable that is not used" sh -c "! grep -q unk_token '$ERR'"
+    printf '{{ unk_token }}' >> "$WORK/chatty/chat_template.jinja"
+    run 0 tfm-convert "$WORK/chatty" "$WORK/chat2.tfm"
+    run 0 tfm-convert --to-gguf "$WORK/chat2.tfm" "$WORK/chat.gguf"
+    expect "no notice of a lost variable" grep -q "what the chat template calls unk_token" "$ERR"
     printf '{%% for %%}' > "$WORK/chatty/chat_template.jinja"
     run 0 tfm-convert "$WORK/chatty" "$WORK/chat2.tfm"
     expect "no notice of a broken template" grep -q "chat_template.jinja: line 1: " "$ERR"
@@ -369,6 +377,9 @@ fails 2 "source" tfm-quantize "$MODEL" "$WORK/never" --type source
 fails 1 "the source itself" tfm-quantize "$MODEL" "$MODEL" --type q8_0
 fails 1 "$WORK/text.tfm" tfm-quantize "$WORK/text.tfm" "$WORK/never" --type q8_0
 fails 1 "$WORK/text.tfm" tfm-quantize "$MODEL" "$WORK/never" --type q8_0 --imatrix "$WORK/text.tfm"
+cp "$WORK/f32.tfm" "$WORK/nan.tfm"
+printf '\377\377\377\377' | dd of="$WORK/nan.tfm" bs=4 seek=$(($(size "$WORK/nan.tfm") / 8)) conv=notrunc 2> /dev/null
+fails 1 "$WORK/nan.tfm: tensor .*not a number" tfm-quantize "$WORK/nan.tfm" "$WORK/never" --type q8_0
 fails 2 "a --type that quantises" tfm-quantize "$MODEL" "$WORK/never" --type bf16 --imatrix "$WORK/imatrix"
 fails 2 "a --type that quantises" tfm-convert examples/models/stories "$WORK/never" --imatrix "$WORK/imatrix"
 fails 2 "goes with --ppl" tfm-eval "$MODEL" --ids 1 --greedy 1 --imatrix "$WORK/never"

@@ -6,8 +6,8 @@
 N random texts (default 100000) for each tokenizer: ids with special tokens as plain text and parsed, and the decoded texts, must be
 those of `tokenizers` and `sentencepiece` (for GGUF of the rules of llama.cpp, written down in ref_tokenizers.py, or of
 llama.cpp itself where TFM_LLAMA_TOKENIZE names a program that takes MODEL plain|parse [special], texts that end in zeros on
-stdin and prints the ids of llama_tokenize(), a line each; its texts have no characters that Unicode 15.0 does not know, because
-llama.cpp's tables are older than those of tokenizers).
+stdin and prints the ids of llama_tokenize(), a line each; its texts have no characters that Unicode 15.0 does not know,
+because llama.cpp's tables are older than those of tokenizers).
 The tokenizers are made here, one for each kind of component, and real ones out of packages, pinned by sha256, as far as they
 can be had (TFM_MODELS names the folder that keeps them). What cannot be had is skipped and counted.
 Written with tokenizers 0.23.3, sentencepiece 0.2.3, Python 3.11; where they are missing a virtual environment is made.
@@ -355,8 +355,8 @@ def check_sentencepiece(build, name, data, texts):
 
 
 # The newest Unicode here that is not newer than llama.cpp's.
-OLD_UNICODE = unicodedata if int(unicodedata.unidata_version.split(".")[0]) < 15 or unicodedata.unidata_version == "15.0.0" \
-    else unicodedata.ucd_3_2_0
+IS_OLD = [int(x) for x in unicodedata.unidata_version.split(".")] <= [15, 0, 0]
+OLD_UNICODE = unicodedata if IS_OLD else unicodedata.ucd_3_2_0
 
 
 def of_old_unicode(texts):

@@ -7,8 +7,8 @@
  *    taken that explains what became of them.
  * 3. Write: joins are merged where a part of the place does not matter.
  * 4. Check: conversations made at random are rendered by the template and by tfm_chat_render on the section; they must
- *    agree, also about which ones are refused. A template may ask a text for words of its own ('/think' in content): texts
- *    made of every string literal in it must not be written otherwise.
+ *    agree, also about which ones are refused. A template may look for words of its own in a text: texts
+ *    made of every string literal in it ('/think') must not be written otherwise.
  * If this fails, it is tried again on fewer conversations: only alternating ones, then only those that end in a prompt.
  */
 #include "chat.h"

@@ -74,7 +74,8 @@ static int settle_head(checkpoint *c, tfm_error *err) {
         return tool_fail(err, TFM_ERR_FORMAT, "%s: vocab_size is %.0f, but tensor %s has %lld rows", c->file,
                          p->v[P_N_VOCAB], matrix->name, (long long)matrix->rows);
     if (matrix->rows > INT32_MAX)
-        return tool_fail(err, TFM_ERR_FORMAT, "tensor %s has %lld rows", matrix->name, (long long)matrix->rows);
+        return tool_fail(err, TFM_ERR_FORMAT, "%s: tensor %s has %lld rows", c->file, matrix->name,
+                         (long long)matrix->rows);
     p->v[P_N_VOCAB] = (double)matrix->rows;
     p->given[P_N_VOCAB] = GIVEN_FILE;
     int code = settle_tied(c, embed, head, err);
@@ -439,7 +440,8 @@ static int stream_matrix(stream *s, const plan_item *item, const tfm_weight *w, 
         const strip_job job = {type_now, t->type, n, t->cols, (const char *)(const void *)scaled, stride_now, NULL, 0,
                                importance, packed, work};
         code = strips_convert(&job, threads);
-        if (code) return tool_fail(s->err, code, "tensor %s: %s", from->name, strip_error(code, t->type));
+        if (code)
+            return tool_fail(s->err, code, "%s: tensor %s: %s", s->c->file, from->name, strip_error(code, t->type));
         code = writer_data(s->w, packed, (size_t)((n + STRIP - 1) / STRIP) * strip, s->err);
         if (code) return code;
     }

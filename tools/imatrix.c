@@ -96,9 +96,9 @@ int imatrix_check(const imatrix *m, const tfm_weight *weights, int64_t n, int64_
         const tfm_weight *w = &weights[i];
         const imatrix_entry *e = w->t.layout == TFM_TILED ? entry_of(m, w) : NULL;
         if (e && (e->cols != w->t.cols || row_of(w) >= e->n))
-            return tool_fail(err, TFM_ERR_FORMAT, "%s: %s%s: %lld x %lld, the model's matrices have %lld columns%s", m->file,
-                             e->name, sums_suffix, (long long)e->n, (long long)e->cols, (long long)w->t.cols,
-                             row_of(w) < e->n ? "" : " and are more");
+            return tool_fail(err, TFM_ERR_FORMAT, "%s: %s%s: %lld x %lld, the model's matrices have %lld columns%s",
+                             m->file, e->name, sums_suffix, (long long)e->n, (long long)e->cols,
+                             (long long)w->t.cols, row_of(w) < e->n ? "" : " and are more");
         found += e != NULL;
         *missing += !e && tfm_type_get(w->t.type)->block > 1 && w->role != TFM_ROLE_EMBED && w->role != TFM_ROLE_HEAD;
     }

@@ -26,8 +26,9 @@ int imatrix_read(imatrix *m, const source *src, arena *mem, tfm_error *err);
 /* The row [cols] for a weight; NULL if m is NULL or has none that fits. */
 const float *imatrix_of(const imatrix *m, const tfm_weight *w);
 
-/* Whether m is of the model whose matrices are `weights`, with the types they will have: an error if a row has another length
- * than the matrix's, or if there is a row for none of them. missing: quantised matrices without a row, but embedding and head. */
+/* Whether m is of the model whose matrices are `weights`, with the types they will have: an error if a row has another
+ * length than the matrix's, or if there is a row for none of them. missing: quantised matrices without a row, but
+ * embedding and head. */
 int imatrix_check(const imatrix *m, const tfm_weight *weights, int64_t n, int64_t *missing, tfm_error *err);
 
 /* Collecting: the trace hook of a session adds up what its matrices meet. */

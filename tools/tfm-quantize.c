@@ -19,6 +19,7 @@ static const cli command_line = {"tfm-quantize", "--type T [--imatrix FILE] IN.t
                                  "Writes a .tfm file with its matrices in another type.", option_rows, 2, 2, arg_names};
 
 typedef struct job {
+    const char *file;
     const tfm_model *model;
     const quantize_setup *setup;
     tfm_file_writer writer;
@@ -43,8 +44,8 @@ static int quantize_matrix(job *j, const tfm_weight *from, const tfm_tensor *to,
         s.n_rows = to->rows - s.first < step ? to->rows - s.first : step;
         code = strips_convert(&s, threads);
         if (code)
-            return tool_fail(j->err, code, "tensor %s: %s", tfm_weight_name(from->stack, from->layer, from->role,
-                             from->expert, name, sizeof name), strip_error(code, to->type));
+            return tool_fail(j->err, code, "%s: tensor %s: %s", j->file, tfm_weight_name(from->stack, from->layer,
+                             from->role, from->expert, name, sizeof name), strip_error(code, to->type));
         const size_t bytes = (size_t)((s.n_rows + STRIP - 1) / STRIP) * strip;
         code = writer_data(&j->writer, s.out, bytes, j->err);
         progress_update(j->bar, j->done += bytes, j->total);
@@ -121,6 +122,7 @@ static int run(const char *in, const char *out_path, const quantize_setup *setup
     int code = tfm_model_open(in, NULL, &model, &why);
     if (code) return tool_fail(err, code, strstr(why.msg, in) ? "%.0s%s" : "%s: %s", in, why.msg);
     memset(&j, 0, sizeof j);
+    j.file = in;
     j.model = model;
     j.setup = setup;
     j.bar = bar;

@@ -685,6 +685,17 @@ static int put_chat(job *j) {
     return TFM_OK;
 }
 
+/* A variable that the template uses and the file does not give it: it gives beginning and end of text. NULL: none. */
+static const char *lost_variable(const job *j, const tfm_chat *chat) {
+    const char *name, *value;
+    size_t n = 0;
+    const char *text = chat ? tfm_chat_template(chat, &n) : NULL;
+    text = text ? arena_strndup(j->mem, text, n) : NULL;
+    for (int32_t i = 0; text && (name = tfm_chat_variable(chat, i, &value)) != NULL; i++)
+        if (strcmp(name, "bos_token") && strcmp(name, "eos_token") && strstr(text, name)) return name;
+    return NULL;
+}
+
 /* One line about what the file does not hold of the model, or holds in other words. */
 static void tell_loss(job *j, const char *of_tokenizer) {
     size_t n;
@@ -692,9 +703,12 @@ static void tell_loss(job *j, const char *of_tokenizer) {
     const char *origin = tfm_model_section(j->model, TFM_SECTION_PROVENANCE, &n);
     const void *selftest = tfm_model_section(j->model, TFM_SECTION_SELFTEST, &n);
     const tfm_chat *chat = tfm_model_chat(j->model);
+    const char *lost = lost_variable(j, chat);
     const char *no_template = chat && !tfm_chat_template(chat, &n) ? ", the chat format" : "";
-    checkpoint_warn(&j->c, "%s: the GGUF file lacks name, author and licence, which a .tfm does not hold%s%s%s%s%s%s%s",
-                    j->file, origin ? ", the provenance" : "", selftest ? ", the self-test" : "", no_template,
+    checkpoint_warn(&j->c, "%s: the GGUF file lacks name, author and licence, which a .tfm does not hold"
+                    "%s%s%s%s%s%s%s%s%s", j->file,
+                    origin ? ", the provenance" : "", selftest ? ", the self-test" : "", no_template,
+                    lost ? ", what the chat template calls " : "", lost ? lost : "",
                     j->fold != 0 ? "; 1 is added to weights of norms, which rounds" : "",
                     scaled ? "; divisors of frequencies stand for rope_scaling" : "", of_tokenizer ? "; " : "",
                     of_tokenizer ? of_tokenizer : "");
