@@ -626,7 +626,7 @@ typedef struct tfm_weight {
 } tfm_weight;
 
 /* The shape that a description asks of a role. 1 and *rows, *cols if this layer has the role (vectors: rows 1), 0 if it
-   has none. *optional = 1: may be missing. layer -1 for the roles below TFM_ROLE_ATTN_NORM. */
+   has none. *optional = 1: may be missing (so far none may). layer -1 for the roles below TFM_ROLE_ATTN_NORM. */
 TFM_API int tfm_role_shape(const tfm_config *c, int32_t layer, int32_t role, int64_t *rows, int64_t *cols, int *optional);
 /* How many experts have a tensor of this role in this layer, each of that shape; 0: it is one tensor, expert -1. */
 TFM_API int32_t tfm_role_experts(const tfm_config *c, int32_t layer, int32_t role);
@@ -10893,6 +10893,7 @@ static const tfm_kernels FN(kernels) = {
           without an operating system: TFM_NO_THREADS, TFM_NO_MESSAGES, TFM_NO_EXPERTS, TFM_TYPES; SMLAD in the scalar pass
           L2 norms; the residual as the normed value; masks of the Sparse Transformer; queries that grow with the logarithm
           of the position; RoPE that grows in steps; tfm_kernels has one more pointer, norm
+          types and mixtures that a build leaves out are TFM_ERR_UNSUPPORTED; tfm_encode_marked refuses text without marks
    0.1.0  first version: dense decoders; byte-level and SentencePiece BPE; scalar, AVX2, AVX-VNNI, AVX-512, NEON and
           WebAssembly passes, AMX by name
 
