@@ -10043,13 +10043,33 @@ TFM__BODY PF PART(load_e8m0)(const uint8_t *p) {
     return PART(from_bits)(PART(imax)(PART(shift_left)(PART(isub)(e, one), 23), tiny));
 }
 
-/* `s` are the scales of the block, `u` is the unit in the block, `row` the part's first. */
-TFM__BODY PART(scales) PART(unit_scales)(const int fmt, const uint8_t *s, int u, int row) {
+/* The f16 of a block's scales, d and m of 16 rows, converted once a block where each part would do it slowly; NULL: where
+   not. */
+#ifdef TFM__PARTS
+TFM__NOINLINE void FN(widen_scales)(float *wide, const uint8_t *s, int n) {
+    for (int i = 0; i < n; i += 16) FN(store)(wide + i, FN(load_f16)(s + 2 * i));
+}
+TFM__BODY const float *FN(block_scales)(const int fmt, float *wide, const uint8_t *s) {
+    if (tfm__formats[fmt].scale_kind == TFM__SC_E8M0) return NULL;
+    FN(widen_scales)(wide, s, tfm__formats[fmt].min ? 32 : 16);
+    return wide;
+}
+#else
+TFM__BODY const float *FN(block_scales)(const int fmt, float *wide, const uint8_t *s) {
+    (void)fmt, (void)wide, (void)s;
+    return NULL;
+}
+#endif
+
+/* `s` are the scales of the block, `wide` block_scales of them, `u` is the unit in the block, `row` the part's first. */
+TFM__BODY PART(scales) PART(unit_scales)(const int fmt, const uint8_t *s, const float *wide, int u, int row) {
     const tfm__format *f = &tfm__formats[fmt];
     PART(scales) r;
-    r.d = r.m = f->scale_kind == TFM__SC_E8M0 ? PART(load_e8m0)(s + row) : PART(load_f16)(s + 2 * row);
+    if (f->scale_kind == TFM__SC_E8M0) r.d = PART(load_e8m0)(s + row);
+    else r.d = wide ? PART(load)(wide + row) : PART(load_f16)(s + 2 * row);
+    r.m = r.d;
+    if (f->min) r.m = wide ? PART(load)(wide + 16 + row) : PART(load_f16)(s + 32 + 2 * row);
     r.sc[0] = r.sc[1] = r.mn[0] = r.mn[1] = PART(iset)(1);
-    if (f->min) r.m = PART(load_f16)(s + 32 + 2 * row);
     s += (f->min ? 64 : 32) + row;
     if (f->sub == 32 && !f->min) {
         r.sc[0] = PART(load_i8)(s + 16 * u);
@@ -10073,7 +10093,7 @@ TFM__BODY PART(scales) PART(unit_scales)(const int fmt, const uint8_t *s, int u,
    tfm__block_values. */
 TFM__BODY void PART(unit_values)(const int fmt, float *panel, const uint8_t *unit, const uint8_t *scales, int u, int row) {
     const tfm__format *f = &tfm__formats[fmt];
-    const PART(scales) s = PART(unit_scales)(fmt, scales, u, row);
+    const PART(scales) s = PART(unit_scales)(fmt, scales, NULL, u, row);
     const PI zero = PART(iset)(f->wide == 8 ? 128 : f->zero);
     PB c[8];
     PART(unpack)(fmt, unit + 4 * row, c);
@@ -10183,6 +10203,8 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a
         for (int p = 0; p < 16 / TFM__ROWS; p++) acc[t][p] = PART(set)(0.0f);
     }
     for (int64_t b = 0; b < blocks; b++, scales += tfm__scale_bytes(f)) {
+        float room[32];
+        const float *wide = FN(block_scales)(fmt, room, scales);
         for (int u = 0; u < units; u++, at += TFM__UNIT_X, codes += 64 * f->bits) {
             TFM__EACH_PART
             for (int p = 0; p < 16 / TFM__ROWS; p++) {
@@ -10190,7 +10212,7 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a
                 PART(unpack)(fmt, codes + 4 * TFM__ROWS * p, c);
                 TFM__UNROLL
                 for (int g = 0; g < 8; g++) c[g] = f->wide == 8 && TFM__FLIP ? PART(flip)(c[g]) : c[g];
-                const PART(scales) s = PART(unit_scales)(fmt, scales, u, TFM__ROWS * p);
+                const PART(scales) s = PART(unit_scales)(fmt, scales, wide, u, TFM__ROWS * p);
                 const PI mins = PART(pairs)(s.mn[0], s.mn[1]);
                 TFM__EACH_TOKEN
                 for (int t = 0; t < nt; t += abreast)
@@ -10286,7 +10308,7 @@ TFM__BODY void FN(q8_tile)(const int fmt, const tfm_matmul_args *a, int64_t stri
             TFM__UNROLL
             for (int g = 0; g < 8; g++) _mm512_storeu_si512(unpacked + 64 * g, c[g]);
             FN(tiles_dot)(fmt, sum, f->bits == 8 ? codes : unpacked, x, a->x_stride);
-            const FN(scales) s = FN(unit_scales)(fmt, scales, u, 0);
+            const FN(scales) s = FN(unit_scales)(fmt, scales, NULL, u, 0);
             const VI mins = FN(pairs)(s.mn[0], s.mn[1]);
             for (int t = 0; t < 16; t++) {
                 const FN(unit_x) of = FN(unit_of)(x + (size_t)t * a->x_stride);
