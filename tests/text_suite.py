@@ -240,6 +240,8 @@ SENTENCEPIECE = {
                               user_defined_symbols=["<|im_end|>", "hello"], control_symbols=["<ctl>"]),
     "identity": dict(model_type="unigram", vocab_size=120, normalization_rule_name="identity", add_dummy_prefix=False,
                      remove_extra_whitespaces=False),
+    "bpe and symbols": dict(model_type="bpe", vocab_size=500, normalization_rule_name="identity", byte_fallback=True,
+                            user_defined_symbols=["<a>", "hello", " x", "\u2581w"]),
     "bpe": dict(model_type="bpe", vocab_size=200, normalization_rule_name="nmt_nfkc_cf"),
 }
 

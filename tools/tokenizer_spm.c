@@ -197,6 +197,7 @@ static int spm_piece(tokenizer_build *b, spm_model *m, uint32_t id, wire w) {
     case SPM_USER_DEFINED:
         code = tok_space_piece(b, id);
         if (m->kind == SPM_UNIGRAM) p->score = 0; /* whatever the file says */
+        if (memchr(text, ' ', n)) return code; /* no text has it, as spaces are U+2581 before it is looked for */
         return code || m->kind == SPM_UNIGRAM ? code : tok_matched_piece(b, id, 0, 1);
     case SPM_UNUSED:
         if (m->kind == SPM_UNIGRAM) return TFM_OK; /* a name for nothing */
