@@ -7,29 +7,40 @@
 out=${1:-build/dropin}
 strict="-Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror"
 none="-DTFM_NO_SIMD -DTFM_NO_TEXT -DTFM_NO_MALLOC -DTFM_NO_STDIO -DTFM_NO_MMAP -DTFM_NO_THREADS -DTFM_NO_MESSAGES -DTFM_NO_EXPERTS"
-passed=0 failed=0 skipped=0
-mkdir -p "$out" || exit 1
+skipped=0 running=0 most=$(getconf _NPROCESSORS_ONLN || echo 1)
+mkdir -p "$out" && rm -rf "$out"/job.* || exit 1
 
 have() { command -v "$1" > /dev/null 2>&1; }
 
-report() { # NAME STATUS: counts, and shows what was said
-    if [ "$2" = 0 ]; then passed=$((passed + 1)); echo "ok       $1"
-    else failed=$((failed + 1)); echo "FAILED   $1"; sed -n '1,12p' "$out/log"; fi
+# COMMAND...: runs beside the others, as many as there are processors, in a folder of its own, $dir.
+number=0
+beside() {
+    number=$((number + 1)) running=$((running + 1))
+    ( dir=$out/job.$number && mkdir -p "$dir" && "$@" ) &
+    if [ $running -ge "$most" ]; then wait; running=0; fi
+}
+
+report() { # NAME STATUS: says it, and what was said if it failed; the sum counts the files
+    if [ "$2" = 0 ]; then echo "ok       $1" | tee "$dir/passed"
+    else { echo "FAILED   $1"; sed -n '1,12p' "$dir/log"; } | tee "$dir/failed"; fi
 }
 
 skip() { skipped=$((skipped + 1)); echo "skipped  $1"; }
 
-# NAME "COMPILER FLAGS" ["LINKER FLAGS"] ["RUNNER"]: both units become a program, and it runs.
-program() {
-    { $2 -I. -DUNIT=1 -c tests/test_dropin.c -o "$out/one.o" && $2 -I. -DUNIT=2 -c tests/test_dropin.c -o "$out/two.o" &&
-      $2 "$out/one.o" "$out/two.o" -o "$out/program" $3 && $4 "$out/program"; } > "$out/log" 2>&1
+# NAME "COMPILER FLAGS" ["LINKER FLAGS"] ["RUNNER"] [SOURCE]: both units become a program, and it runs.
+program() { beside program_now "$@"; }
+program_now() {
+    file=${5:-tests/test_dropin.c}
+    { $2 -I. -DUNIT=1 -c "$file" -o "$dir/one.o" && $2 -I. -DUNIT=2 -c "$file" -o "$dir/two.o" &&
+      $2 "$dir/one.o" "$dir/two.o" -o "$dir/program" $3 && $4 "$dir/program"; } > "$dir/log" 2>&1
     report "$1" $?
 }
 
 # NAME "COMPILER FLAGS": the compiler's front end alone.
-syntax() {
+syntax() { beside syntax_now "$@"; }
+syntax_now() {
     { $2 -fsyntax-only -I. -DUNIT=1 tests/test_dropin.c && $2 -fsyntax-only -I. -DUNIT=2 -DTFM_STATIC tests/test_dropin.c
-    } > "$out/log" 2>&1
+    } > "$dir/log" 2>&1
     report "$1" $?
 }
 
@@ -65,12 +76,7 @@ for cxx in g++ $clangxx; do
     have "$cxx" || { skip "$cxx"; continue; }
     for std in c++11 c++14 c++17 c++20; do syntax "$cxx -std=$std" "$cxx -x c++ -std=$std $strict"; done
     cp tests/test_dropin.c "$out/test_dropin.cc"
-    for level in -O0 -O2; do
-        { $cxx -std=c++17 $level $strict -I. -DUNIT=1 -c "$out/test_dropin.cc" -o "$out/one.o" &&
-          $cxx -std=c++17 $level $strict -I. -DUNIT=2 -c "$out/test_dropin.cc" -o "$out/two.o" &&
-          $cxx "$out/one.o" "$out/two.o" -o "$out/program" && "$out/program"; } > "$out/log" 2>&1
-        report "$cxx $level" $?
-    done
+    for level in -O0 -O2; do program "$cxx $level" "$cxx -std=c++17 $level $strict" "" "" "$out/test_dropin.cc"; done
 done
 
 # ---- other compilers and machines
@@ -95,18 +101,26 @@ else skip "s390x"; fi
 
 # ---- everything else in the repository, without a warning
 
+source_now() { # COMPILER SOURCE
+    $1 -std=c99 $strict -I. -fsyntax-only "$2" > "$dir/log" 2>&1
+    report "$1 $2" $?
+}
 for cc in gcc $clang; do
     have "$cc" || continue
     for f in tools/*.c tests/*.c examples/*.c; do
         case $f in tools/tfm_impl.c|tests/test_dropin.c|tests/test_kernels.c) continue;; esac
-        $cc -std=c99 $strict -I. -fsyntax-only "$f" > "$out/log" 2>&1
-        report "$cc $f" $?
+        beside source_now "$cc" "$f"
     done
 done
 
 # The macro is spelled one way, or the implementation is missing without a word.
-if grep -rnE 'define +TFM_IMPL' tools tests examples tfm.h README.md | grep -v 'TFM_IMPLEMENTATION' > "$out/log"
-then report "spelling of TFM_IMPLEMENTATION" 1; else report "spelling of TFM_IMPLEMENTATION" 0; fi
+spelling_now() {
+    ! grep -rnE 'define +TFM_IMPL' tools tests examples tfm.h README.md | grep -v 'TFM_IMPLEMENTATION' > "$dir/log"
+    report "spelling of TFM_IMPLEMENTATION" $?
+}
+beside spelling_now
 
-echo "$passed passed, $failed failed, $skipped skipped"
-[ "$failed" = 0 ]
+wait
+passed=$(find "$out"/job.* -name passed | wc -l)
+echo "$((passed)) passed, $((number - passed)) failed, $skipped skipped"
+[ "$passed" -eq "$number" ]
