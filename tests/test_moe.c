@@ -232,9 +232,9 @@ static void check_routing(const routing *r) {
         mix(m, tfm_model_block(m, 0), s.in + i * D, want);
         mix(m, &wrong, s.in + i * D, other);
         for (int k = 0; k < D; k++) {
-            off = fmax(off, fabs(want[k] - (double)s.out[i * D + k]));
-            apart = fmax(apart, fabs(want[k] - other[k]));
-            largest = fmax(largest, fabs(want[k]));
+            tiny_keep_largest(&off, fabs(want[k] - (double)s.out[i * D + k]));
+            tiny_keep_largest(&apart, fabs(want[k] - other[k]));
+            tiny_keep_largest(&largest, fabs(want[k]));
         }
     }
     check(off <= 2e-6 * largest, "%s: off by %g of %g", r->what, off, largest);
@@ -502,7 +502,8 @@ void test_moe_attention(void) {
             for (int t = 0; t < 5; t++)
                 for (int h = 0; h < HEADS; h++) {
                     attend(&a, t, h, want);
-                    for (int c = 0; c < HD; c++) off = fmax(off, fabs(want[c] - (double)out[(t * HEADS + h) * HD + c]));
+                    for (int c = 0; c < HD; c++)
+                        tiny_keep_largest(&off, fabs(want[c] - (double)out[(t * HEADS + h) * HD + c]));
                 }
             check(off < 2e-6, "%s, chunk %d%s: off by %g", kernels->name, (int)a.chunk, a.sinks ? ", sinks" : "", off);
         }

@@ -278,3 +278,7 @@ void tiny_backwards(void *user, void (*fn)(void *arg, int index), void *arg, int
     (void)user;
     while (n-- > 0) fn(arg, n);
 }
+
+void tiny_keep_largest(double *most, double x) {
+    if (!(x <= *most)) *most = x;
+}

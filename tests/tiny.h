@@ -66,4 +66,7 @@ int tiny_argmax(const float *a, int n);                        /* the lowest of 
 /* A thread hook that runs everything in the caller's thread, last part first. */
 void tiny_backwards(void *user, void (*fn)(void *arg, int index), void *arg, int n);
 
+/* *most = x if that is larger; a NaN is larger than everything, and stays. */
+void tiny_keep_largest(double *most, double x);
+
 #endif
