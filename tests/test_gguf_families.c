@@ -107,12 +107,12 @@ static void append_rows(gguf_file *g, const float *w, const tensor_row *t, int64
             append_f32(&g->data, w[columns ? i * cols + r : r * cols + i] + plus);
 }
 
-static int append_source(gguf_file *g, const char *source, const json *runs) {
+static int append_source(gguf_file *g, const char *name, const json *runs) {
     tensor_row t;
-    const char *mark = strpbrk(source, "+^");
+    const char *mark = strpbrk(name, "+^");
     const int columns = mark && *mark == '^';
     const float plus = mark && *mark == '+' ? 1.0f : 0.0f;
-    float *w = weights_of(g, source, mark ? (size_t)(mark - source) : strlen(source), &t);
+    float *w = weights_of(g, name, mark ? (size_t)(mark - name) : strlen(name), &t);
     if (!w) return -1;
     const int64_t cols = json_count(t.shape) > 1 ? number_at(t.shape, json_count(t.shape) - 1) : 1;
     if (!json_count(runs)) append_rows(g, w, &t, 0, columns ? cols : (int64_t)t.count / cols, columns, plus);
@@ -123,7 +123,7 @@ static int append_source(gguf_file *g, const char *source, const json *runs) {
 }
 
 static int append_tensor(gguf_file *g, const json *row, tfm_error *err) {
-    const char *name, *source;
+    const char *name, *taken;
     const json *shape = json_at(row, 1), *from = json_at(row, 2);
     const size_t start = g->data.size;
     size_t count = 1;
@@ -140,7 +140,7 @@ static int append_tensor(gguf_file *g, const json *row, tfm_error *err) {
         append_source(g, name, NULL);
     } else if (json_is(from, JSON_ARRAY)) {
         for (size_t i = 0; i < json_count(from); i++) append_value(&g->data, 6, json_at(from, i));
-    } else if (json_as_string(from, &source, err) || append_source(g, source, json_at(row, 3))) {
+    } else if (json_as_string(from, &taken, err) || append_source(g, taken, json_at(row, 3))) {
         return -1;
     }
     check(g->data.size - start == 4 * count, "%s: %s has %zu bytes", g->what, name, g->data.size - start);

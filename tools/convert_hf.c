@@ -205,16 +205,16 @@ static int read_rope_flags(checkpoint *c, const json *v, tfm_error *err) {
 }
 
 /* Which layers are mixtures of experts: a list of those that are, or are not (see arch.moe_list), or a word for each. */
-static int read_moe_layers(checkpoint *c, int param, const json *v, tfm_error *err) {
+static int read_moe_layers(checkpoint *c, int which, const json *v, tfm_error *err) {
     char where[PATH_TEXT];
     const size_t n = json_count(v);
-    const int words = param == P_FFN_TYPES;
+    const int words = which == P_FFN_TYPES;
     if (!json_is(v, JSON_ARRAY) || n > ARCH_MAX_LAYERS)
         return tool_fail(err, TFM_ERR_FORMAT, "%s: expected a list of layers", json_path(v, where, sizeof where));
     c->arch.moe_layer = arena_array(c->mem, ARCH_MAX_LAYERS, 1);
     if (!c->arch.moe_layer) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
     memset(c->arch.moe_layer, 0, ARCH_MAX_LAYERS);
-    c->arch.moe_list = words ? P_MOE_LAYERS : param;
+    c->arch.moe_list = words ? P_MOE_LAYERS : which;
     c->arch.n_moe_listed = words ? (int64_t)n : 0;
     for (size_t i = 0; i < n; i++) {
         const json *entry = json_at(v, i);
