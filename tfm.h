@@ -82,20 +82,36 @@
    MEMORY
    Two allocations: the model's tables (weights stay in the mapped file, used in place) and the session. tfm_session_size
    says the bytes in advance, exactly, the same on every host; tfm_model_init and tfm_session_init work in memory of the
-   caller's (64-byte aligned) and then nothing is allocated at all. After creation nothing allocates. A session is
-   relocatable: memcpy it, write it to disk, read it back, tfm_session_attach. The KV cache costs exactly
+   caller's (64-byte aligned) and then nothing is allocated at all. After creation nothing allocates: not evaluating,
+   tokenizing, sampling or rendering a conversation. The KV cache costs exactly
    2 * n_layers * n_kv_heads * head_dim * length * bytes; length is the context, or for layers that see no more than a
    window (or chunk, or stride) min(context, window + batch). Strings and logits that are returned are views; their life
    is said at each function. Stack: at most 32 KB.
+
+   SESSIONS
+   A session is bytes without pointers into itself: save them, copy them, give them to another process. One that is
+   restored, forked or rewound goes on with the bits of one that ran through.
+       fwrite(s, 1, bytes, f);  ...  fread(buffer, 1, bytes, f), tfm_session_restore(s2, buffer, bytes, &err);   // resume
+       tfm_session_restore(fork, s, bytes, &err);                           // bytes: tfm_session_size of that config
+       tfm_session_rewind(s, common, &err);                                 // keep what two prompts begin with
+   Rewinding is free on layers that see everything; layers with a window keep n_batch positions more than they see, so
+   after their caches have gone round it goes back at most n_batch below the furthest position, and further is
+   TFM_ERR_CONTEXT: rewind to 0 and evaluate again. A full context is TFM_ERR_CONTEXT, too; nothing is shifted or dropped
+   unasked. To go on with less, rewind to 0 and evaluate what is to be kept.
 
    THREADS
    Kernels never start threads. A session cuts its work into up to n_threads parts, none smaller than cfg.grain (handing
    one over costs 1 to 2 microseconds with tools/pool.c), and hands them to cfg.parallel.run, to OpenMP
    if the implementation was compiled with it, or runs them in turn. tools/pool.c is a small pool behind that hook.
        call                                                      may run at the same time as
-       anything with a const tfm_model, tfm_tokenizer            anything
-       anything with a tfm_session, tfm_sampler, tfm_decoder     calls on other objects; one thread at a time per object
+       anything with a const tfm_model, tfm_tokenizer, tfm_chat  anything
+       anything with a tfm_session, tfm_sampler, tfm_decoder     calls on other objects; one thread at a time per object,
+                                                                 not always the same; also where it is const
+       tfm_session_restore                                       the same, and nothing that changes the bytes it reads
+       kernels, tfm_pack, tfm_hash_feed                          anything that leaves their arrays alone
        tfm_model_close                                           nothing that uses that model; free its sessions first
+   fn of cfg.parallel.run may be called on any thread. progress and trace are called on the thread of tfm_eval, between
+   pieces of work; they may look at the session, not change it.
 
    CHAT
    A file may say how its model wants a conversation written. The text of all turns comes from tfm_chat_render, its ids from
@@ -646,30 +662,44 @@ TFM_API const char *tfm_field_value_name(const char *field, int32_t value);
 TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err);
 
 /* ====================================================================================================================
-   [A5] FILE: the .tfm container (little-endian, version 0 = may still change)
+   [A5] FILE: the .tfm container, version 1. Every later header reads it: what is new comes as new keys, sections,
+   roles, types and values of enums; older headers refuse only files that use it, and name what they lack.
 
-   header 64 bytes · section table · sections, each 64-byte aligned; unknown sections are skipped unless flag 1 is set.
-     0  magic "tfm\x1a" · 4 u32 version · 8 u64 file size · 16 u32 sections · 20 u32 0 · 24 u64 hash of the section table
-     32 u64 hash of the header's bytes [0, 32) · 40 zeros
-   section table: a row of 32 bytes: u32 id · u32 flags · u64 offset · u64 bytes · u64 hash (0 for DATA: see directory)
-   DESCRIPTION: records {u16 key, u8 kind, u8 flags (1 = required), u32 bytes, payload padded to 8}. Keys of
-     tfm_config_fields, then for each block key TFM_KEY_BLOCK (no payload) and keys of tfm_block_fields; fields that are
-     zero are left out; TFM_KEY_LAYER_BLOCK holds layer_block as bytes. Keys ascend within the globals and each block.
-   DIRECTORY: rows of 64 bytes: u16 stack · u16 layout · i32 layer · i32 role · i32 expert · u32 type · u32 0 · i64 rows ·
-     i64 cols · u64 offset in the file (64-byte aligned, inside DATA) · u64 bytes · u64 hash of the bytes
-     (layer, expert -1: none). The experts of a layer and role stand in a row, each an entry of its own, 0 first.
-   TOKENIZER: see [B10] · CHAT: see [B10] · PROVENANCE: lines "name value\n" in UTF-8 · SELFTEST: later
-   DATA: tensors in the layouts of [B3].
+   Little-endian: u8 u16 u32 u64 unsigned, i32 i64 two's complement, f32 IEEE 754.
+   Header, 64 bytes:
+     0  magic "tfm\x1a" · 4 u32 version · 8 u64 file size · 16 u32 sections, at most 64 · 20 u32 0 · 24 u64 hash of the
+     section table · 32 u64 hash of the header's bytes [0, 32) · 40 zeros
+   Section table, from 64 on, a row of 32 bytes:
+     0  u32 id, TFM_SECTION_ · 4 u32 flags · 8 u64 offset in the file, a multiple of 64 behind the table · 16 u64 bytes ·
+     24 u64 hash of these bytes (0 for DATA: see directory)
+     Any order, each id once. Flag 1: required. A section of an unknown id is skipped unless it is required; a known one
+     with another flag is refused. Padding is zeros. DESCRIPTION and DIRECTORY come together; without them the file holds
+     a TOKENIZER alone. SELFTEST is kept for later, and skipped.
+   DESCRIPTION: records, each {u16 key, u8 kind, u8 flags, u32 bytes, payload, zeros up to a multiple of 8}.
+     Kinds: 1 i32 · 2 f32 · 3 i32[] · 4 bytes. Flag 1: required; a record of an unknown key is skipped unless it is.
+     First fields of tfm_config: keys, kinds and names in tfm__config_fields [B5], meaning in [A4]. Then, if there is more
+     than one block, TFM_KEY_LAYER_BLOCK, a byte a layer, its block; without it all are of block 0. Then for each block
+     TFM_KEY_BLOCK without a payload and fields of tfm_block by tfm__block_fields. Keys ascend among the first and within
+     each block. A field that is not there is zero; writers leave zeros out. A value that an enum does not have is refused.
+     Keys below TFM_KEY_FIELDS are structure; those not named here are kept for more of it.
+   DIRECTORY: an entry of 64 bytes a tensor:
+     0  u16 stack · 2 u16 layout · 4 i32 layer · 8 i32 role · 12 i32 expert (layer, expert -1: none) · 16 u32 type · 20 u32
+     flags, 0; others are refused · 24 i64 rows · 32 i64 cols · 40 u64 offset in the file, a multiple of 64, inside DATA ·
+     48 u64 bytes · 56 u64 hash of them
+     Numbers: TFM_STACK_, TFM_ROWS and TFM_TILED, TFM_ROLE_, TFM_F32 ...; which roles a description asks for and their
+     shapes: tfm__roles [B5]. The experts of a layer and role follow each other, 0 first. A tied head has no entry.
+   TOKENIZER, CHAT: see [B10] · PROVENANCE: lines "name value\n" in UTF-8.
+   DATA: tensors in the layouts of [B3], ROWS: row after row, each cols elements of the type.
    Hash (tfm_hash_feed): mix(h, w): h = (h ^ w) * 0x9e3779b97f4a7c15, h ^= h >> 29. Four 64-bit lanes start at 0; each 32
      bytes are mixed in as four little-endian words, one a lane. End: h = bytes * 0xd6e8feb86659fd93; the lanes, then each
      byte of the rest, are mixed into h; h = (h ^ h >> 32) * 0xd6e8feb86659fd93; h ^= h >> 32.
    ================================================================================================================= */
 
-enum { TFM_FILE_MAGIC = 0x1a6d6674, TFM_FILE_VERSION = 0, TFM_FILE_HEADER_BYTES = 64, TFM_FILE_SECTION_BYTES = 32,
+enum { TFM_FILE_MAGIC = 0x1a6d6674, TFM_FILE_VERSION = 1, TFM_FILE_HEADER_BYTES = 64, TFM_FILE_SECTION_BYTES = 32,
        TFM_FILE_ENTRY_BYTES = 64 };
 enum { TFM_SECTION_DESCRIPTION = 1, TFM_SECTION_DIRECTORY = 2, TFM_SECTION_TOKENIZER = 3, TFM_SECTION_CHAT = 4,
        TFM_SECTION_PROVENANCE = 5, TFM_SECTION_SELFTEST = 6, TFM_SECTION_DATA = 7 };
-enum { TFM_KEY_BLOCK = 1, TFM_KEY_LAYER_BLOCK = 2 };
+enum { TFM_KEY_BLOCK = 1, TFM_KEY_LAYER_BLOCK = 2, TFM_KEY_FIELDS = 16 };
 
 /* The file's hash, streaming: start with {0}, feed bytes in order in any pieces, then finish. */
 typedef struct tfm_hash { uint64_t lane[4]; uint64_t n; uint8_t rest[32]; } tfm_hash;
@@ -763,13 +793,23 @@ TFM_API tfm_result tfm_session_init(const tfm_model *m, const tfm_session_config
 TFM_API tfm_result tfm_session_new(const tfm_model *m, const tfm_session_config *cfg, tfm_session **out,
                                    tfm_error *err);
 TFM_API void tfm_session_free(tfm_session *s); /* of tfm_session_new only */
-/* Sessions are relocatable bytes: after memcpy or reading them back into the caller's memory, attach gives them their model
-   and hooks again (cfg: only grain, parallel, progress and trace are used; may be NULL); it also changes the hooks of a session in
-   place. Model and layout are checked; models made from arrays are told apart by description and shapes alone. */
+/* A session is tfm_session_size bytes from its address on: write them, send them, keep them. restore makes s go on where
+   the session stood whose bytes are at `saved` (any address, of this process or another): an exact copy, whatever s held
+   before. Both are of the same model, context, batch, kv, act, want and rope_len, else TFM_ERR_FORMAT names it; hooks,
+   threads, instruction set and memory of s stay its own. TFM_ERR_UNSUPPORTED: another version of the bytes. After an error
+   s is as it was. Of the bytes only the length is believed, once it is in range: forged caches give wrong logits, no wild
+   reads. Models made from arrays are told apart by description and shapes alone. A big-endian host's bytes are not those
+   of a little-endian one. */
+TFM_API tfm_result tfm_session_restore(tfm_session *s, const void *saved, size_t bytes, tfm_error *err);
+/* The bytes of a session where they lie, in the caller's memory (64-byte aligned), become one: attach gives them model and
+   hooks (cfg: only grain, parallel, progress and trace are used; may be NULL), after checking all that restore checks and
+   the layout. It also changes the hooks of a session in place. Not for memory of tfm_session_new that was written over:
+   whose it was is overwritten, too, and tfm_session_free would not know it. */
 TFM_API tfm_result tfm_session_attach(tfm_session *s, size_t bytes, const tfm_model *m, const tfm_session_config *cfg,
                                       tfm_error *err);
 
-/* Appends n tokens, in chunks of at most n_batch. TFM_ERR_CONTEXT or TFM_ERR_ARG: nothing was done. TFM_ERR_CANCELLED,
+/* Appends n tokens, in chunks of at most n_batch. TFM_ERR_CONTEXT (they do not fit: there is no shifting) or TFM_ERR_ARG:
+   nothing was done. TFM_ERR_CANCELLED,
    TFM_ERR_NUMERIC: the chunks before the one that stopped are in the session; tfm_session_length says how far it got. */
 TFM_API tfm_result tfm_eval(tfm_session *s, const int32_t *ids, int64_t n, tfm_error *err);
 /* After an eval: LAST: logits of the last token (i ignored) · ALL: of token i of it. [n_vocab], valid until the next
@@ -778,8 +818,9 @@ TFM_API const float *tfm_logits(const tfm_session *s, int64_t i);
 TFM_API const float *tfm_hidden(const tfm_session *s, int64_t i); /* after the final norm, [d_model]; same rule */
 TFM_API int64_t tfm_session_length(const tfm_session *s);  /* tokens so far */
 TFM_API int64_t tfm_session_context(const tfm_session *s);
-/* Forgets the tokens from `length` on. TFM_ERR_CONTEXT if a window layer no longer holds what is needed: more than n_batch
-   below the furthest position written. 0 always works. */
+/* Forgets the tokens from `length` on, e.g. down to the common beginning of an old prompt and a new one. TFM_ERR_CONTEXT,
+   and nothing is done, if a window layer no longer holds what is needed: once more positions were written than it has
+   slots, that is more than n_batch below the furthest one. 0 always works. */
 TFM_API tfm_result tfm_session_rewind(tfm_session *s, int64_t length, tfm_error *err);
 TFM_API int32_t tfm_session_isa(const tfm_session *s);
 #ifndef TFM_NO_TEXT
@@ -2636,6 +2677,10 @@ static int tfm__next_record(tfm__cursor *c, tfm__record *r) {
     return r->data && tfm__take(c, (8 - c->pos % 8) % 8);
 }
 
+static tfm_result tfm__unknown_key(const tfm__record *r, tfm_error *err) {
+    return tfm__fail(err, TFM_ERR_UNSUPPORTED, "description: key %d is unknown to this version and required", r->key);
+}
+
 /* Stores a record into the struct its table describes; unknown keys are an error only if required. */
 static tfm_result tfm__read_field(void *base, const tfm_field *fields, int n, const tfm__record *r, tfm_error *err) {
     for (int i = 0; i < n; i++) {
@@ -2649,8 +2694,7 @@ static tfm_result tfm__read_field(void *base, const tfm_field *fields, int n, co
         }
         return TFM_OK;
     }
-    if (!r->required) return TFM_OK;
-    return tfm__fail(err, TFM_ERR_UNSUPPORTED, "description: key %d is unknown to this version and required", r->key);
+    return r->required ? tfm__unknown_key(r, err) : TFM_OK;
 }
 
 /* Decodes the records into c, blocks (room for n_blocks) and layer_block (room for n_layers); with blocks NULL it only
@@ -2680,6 +2724,10 @@ static tfm_result tfm__config_decode(const uint8_t *data, size_t size, tfm_confi
             c->layer_block = layer_block ? layer_block : rec.data;
             if (layer_block) memcpy(layer_block, rec.data, rec.bytes);
             last_key = 65535; /* global fields stand before it */
+            continue;
+        }
+        if (rec.key < TFM_KEY_FIELDS) { /* of a later version's structure */
+            if (rec.required) return tfm__unknown_key(&rec, err);
             continue;
         }
         TFM__NEED(rec.key > last_key, "description: key %d comes after key %d", rec.key, last_key);
@@ -2769,6 +2817,7 @@ static tfm_result tfm__read_section(tfm__file *f, tfm__cursor *c, size_t table_e
             return tfm__fail(err, TFM_ERR_UNSUPPORTED, "section %d is unknown to this version and required", (int)id);
         return TFM_OK;
     }
+    if (flags & ~1u) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "section %s has the unknown flags %l", name, (int64_t)flags);
     tfm__section *s = &f->section[id];
     TFM__NEED(!s->data, "section %s appears twice", name);
     s->data = f->data + (size_t)offset;
@@ -2788,9 +2837,12 @@ static tfm_result tfm__file_parse(tfm__file *f, const void *data, size_t size, t
     TFM__NEED(size >= TFM_FILE_HEADER_BYTES, "not a .tfm file (only %l bytes)", (int64_t)size);
     TFM__NEED(tfm__le32(f->data) == TFM_FILE_MAGIC, "not a .tfm file (wrong magic number)");
     const uint32_t version = tfm__le32(f->data + 4), n = tfm__le32(f->data + 16);
-    if (version != TFM_FILE_VERSION)
-        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "file version %l, this header reads version %d", (int64_t)version,
-                         (int)TFM_FILE_VERSION);
+    if (version < TFM_FILE_VERSION)
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "file version %l is older than the first fixed one: convert the model again",
+                         (int64_t)version);
+    if (version > TFM_FILE_VERSION)
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "file version %l is newer than this header, which reads version %d",
+                         (int64_t)version, (int)TFM_FILE_VERSION);
     TFM__NEED(TFM__HASH_OK(f->data, 32, tfm__le64(f->data + 32)), "the file's header is damaged (hash differs)");
     TFM__NEED(!(tfm__le32(f->data + 20) | tfm__le64(f->data + 40) | tfm__le64(f->data + 48) | tfm__le64(f->data + 56)),
               "the file's header is damaged (reserved bytes)");
@@ -2832,6 +2884,8 @@ static tfm_result tfm__file_entry(const tfm__file *f, size_t i, tfm_weight *w, u
     const size_t need = tfm_tensor_bytes(w->t.type, w->t.layout, w->t.rows, w->t.cols);
     *hash = tfm__le64(p + 56);
     tfm_weight_name(w->stack, w->layer, w->role, w->expert, name, sizeof name);
+    if (tfm__le32(p + 20))
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "tensor %s has the unknown flags %l", name, (int64_t)tfm__le32(p + 20));
     if (tfm__missing_type(w->t.type))
         return tfm__fail(err, TFM_ERR_UNSUPPORTED, "tensor %s: this build lacks the type %s", name, tfm__missing_type(w->t.type));
     TFM__NEED(need && need == bytes, "tensor %s: type %d, layout %d, dims %l x %l and %l bytes do not go together",
@@ -3455,7 +3509,7 @@ struct tfm_session {
     tfm__layout at;
     int64_t length, high;   /* tokens so far; one past the furthest position ever written */
     int64_t rows, rope_len; /* rows of hidden/logits that the last eval left */
-    int32_t n_ctx, n_batch, kv_type, q8, want, n_threads, grain, isa, half, unused;
+    int32_t n_ctx, n_batch, kv_type, q8, want, n_threads, grain, isa, half, version;
     /* pointers to the world outside */
     tfm__ptr model, kernels, parallel_user, progress_user, trace_user;
     tfm__run_slot parallel;
@@ -3467,6 +3521,7 @@ struct tfm_session {
 };
 
 #define TFM__SESSION_MAGIC 0x6e6f697373657366ull
+enum { TFM__SESSION_VERSION = 1 }; /* of the bytes of a session: one more whenever they mean something else */
 
 static float *tfm__floats(const tfm_session *s, uint64_t offset) { return (float *)(void *)((uint8_t *)(uintptr_t)s + (size_t)offset); }
 static const tfm_model *tfm__model_of(const tfm_session *s) { return (const tfm_model *)s->model.p; }
@@ -3732,6 +3787,7 @@ TFM_API tfm_result tfm_session_init(const tfm_model *m, const tfm_session_config
     if ((r = tfm__session_hooks(s, m, cfg, err)) != TFM_OK) return r;
     s->isa = tfm__kernels_of(s)->isa;
     s->magic = TFM__SESSION_MAGIC;
+    s->version = TFM__SESSION_VERSION;
     s->identity = m->identity;
     s->n_ctx = p.n_ctx;
     s->n_batch = p.n_batch;
@@ -3770,7 +3826,7 @@ static int tfm__session_plausible(const tfm_session *s, const tfm_model *m) {
         if (s->kv_type == tfm__kv_types[kv[i]]) cfg.kv = kv[i];
     if (tfm__session_plan(m, &cfg, &p, &at, NULL) || p.kv_type != s->kv_type || p.n_ctx != s->n_ctx ||
         p.n_batch != s->n_batch ||
-        p.n_threads != s->n_threads || p.half != s->half || memcmp(&at, &s->at, sizeof at)) return 0;
+        p.n_threads != s->n_threads || p.q8 != s->q8 || p.half != s->half || memcmp(&at, &s->at, sizeof at)) return 0;
     uint64_t k = at.kv;
     for (int i = 0; i < m->config.c.n_layers; i++) {
         const tfm_block *b = tfm__layer(&m->config.c, i);
@@ -3779,20 +3835,49 @@ static int tfm__session_plausible(const tfm_session *s, const tfm_model *m) {
         if (c->k != k || c->v != k + bytes || c->length != tfm__cache_length(b, &p)) return 0;
         k += 2 * bytes;
     }
-    return s->length >= 0 && s->length <= s->high && s->high <= s->n_ctx && s->rows >= 0 && s->rows <= s->n_batch;
+    return s->length >= 0 && s->length <= s->high && s->high <= s->n_ctx && s->rows >= 0 && s->rows <= s->n_batch &&
+           (s->rows <= 1 || s->want != TFM_WANT_LAST);
+}
+
+/* Whether bytes that begin with this head are a session of this model. */
+static tfm_result tfm__check_session(const tfm_session *s, size_t bytes, const tfm_model *m, tfm_error *err) {
+    TFM__NEED(s->magic == TFM__SESSION_MAGIC && s->at.bytes == bytes, "session: these bytes hold none of %l bytes", (int64_t)bytes);
+    if (s->version != TFM__SESSION_VERSION)
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "session: version %d, this header reads version %d", (int)s->version,
+                         (int)TFM__SESSION_VERSION);
+    TFM__NEED(s->identity == m->identity, "session: it belongs to another model");
+    return TFM_OK;
 }
 
 TFM_API tfm_result tfm_session_attach(tfm_session *s, size_t bytes, const tfm_model *m, const tfm_session_config *cfg,
                                       tfm_error *err) {
     if (!s || (uintptr_t)s % 64 || bytes < sizeof *s)
         return tfm__fail(err, TFM_ERR_ARG, "session: not 64-byte aligned, or too small");
-    if (s->magic != TFM__SESSION_MAGIC || s->at.bytes != bytes)
-        return tfm__fail(err, TFM_ERR_FORMAT, "session: these bytes hold none of %l bytes", (int64_t)bytes);
-    if (s->identity != m->identity) return tfm__fail(err, TFM_ERR_FORMAT, "session: it belongs to another model");
-    if (!tfm__session_plausible(s, m)) return tfm__fail(err, TFM_ERR_FORMAT, "session: its layout is damaged");
-    const tfm_result r = tfm__session_hooks(s, m, cfg, err);
+    tfm_result r = tfm__check_session(s, bytes, m, err);
+    if (r) return r;
+    TFM__NEED(tfm__session_plausible(s, m), "session: its layout is damaged");
+    r = tfm__session_hooks(s, m, cfg, err);
     if (!r && s->self.p != s) s->owned_bytes = 0; /* a copy owns nothing */
     return r;
+}
+
+TFM_API tfm_result tfm_session_restore(tfm_session *s, const void *saved, size_t bytes, tfm_error *err) {
+    tfm_session from;
+    if (!saved || bytes < sizeof from) return tfm__fail(err, TFM_ERR_ARG, "session: %l bytes are none", (int64_t)bytes);
+    memcpy(&from, saved, sizeof from);
+    const tfm_result r = tfm__check_session(&from, bytes, tfm__model_of(s), err);
+    if (r) return r;
+    TFM__NEED(!memcmp(&from.at, &s->at, sizeof from.at) && from.n_ctx == s->n_ctx && from.n_batch == s->n_batch &&
+              from.kv_type == s->kv_type && from.q8 == s->q8 && from.want == s->want && from.rope_len == s->rope_len,
+              "session: its context, batch, kv, act, want or rope_len is not that of the session it is to go into");
+    TFM__NEED(from.length >= 0 && from.length <= from.high && from.high <= from.n_ctx && from.rows >= 0 &&
+              from.rows <= from.n_batch && (from.rows <= 1 || s->want != TFM_WANT_LAST), "session: its length is damaged");
+    s->length = from.length;
+    s->high = from.high;
+    s->rows = from.rows;
+    const size_t results = (size_t)s->at.hidden; /* hidden rows, logits and the cache: the end of the session */
+    memmove((uint8_t *)s + results, (const uint8_t *)saved + results, bytes - results);
+    return TFM_OK;
 }
 
 TFM_API tfm_result tfm_session_new(const tfm_model *m, const tfm_session_config *cfg, tfm_session **out,
@@ -4881,8 +4966,10 @@ enum { TFM__NO_ID = -1 };
 
 typedef struct tfm__tok_table { uint32_t at, count; } tfm__tok_table;
 
+typedef union tfm__bytes { const uint8_t *p; uint64_t room; } tfm__bytes; /* 8 bytes on every host */
+
 struct tfm_tokenizer {
-    const uint8_t *base;
+    tfm__bytes base;
     uint32_t flags, model, n_ids, unk, max_piece, max_added, max_text, grow_mul, grow_add, word_class, n_norm, word_limit;
     uint32_t inner, n_inner, final, n_final; /* in STRINGS */
     uint32_t loops;                          /* some expression has LOOP */
@@ -4901,7 +4988,7 @@ static const uint8_t tfm__tok_entry[TFM_TOK_N_TABLES] = {4, 1, 1, 4, 8, 16, 8, 4
 
 /* Word `word` of entry i; the caller has i < count. */
 static uint32_t tfm__tok_word(const tfm_tokenizer *t, int table, uint32_t i, uint32_t word) {
-    return tfm__le32(t->base + t->table[table].at + (size_t)i * tfm__tok_entry[table] + word * 4);
+    return tfm__le32(t->base.p + t->table[table].at + (size_t)i * tfm__tok_entry[table] + word * 4);
 }
 static uint32_t tfm__tok_count(const tfm_tokenizer *t, int table) { return t->table[table].count; }
 
@@ -4911,7 +4998,7 @@ static const uint8_t *tfm__tok_string(const tfm_tokenizer *t, int ends, uint32_t
     *n = 0;
     if (b > tfm__tok_count(t, ends + 1) || a > b) return NULL;
     *n = b - a;
-    return t->base + t->table[ends + 1].at + a;
+    return t->base.p + t->table[ends + 1].at + a;
 }
 static const uint8_t *tfm__tok_piece(const tfm_tokenizer *t, uint32_t id, uint32_t *n) {
     return tfm__tok_string(t, TFM_TOK_ENDS, id, n);
@@ -4923,7 +5010,7 @@ static const uint8_t *tfm__tok_text(const tfm_tokenizer *t, uint32_t id, int fir
     return tfm__tok_string(t, first ? TFM_TOK_FIRST_ENDS : own, id, n);
 }
 static uint32_t tfm__tok_flags(const tfm_tokenizer *t, uint32_t id) {
-    return t->base[t->table[TFM_TOK_PIECE_FLAGS].at + id];
+    return t->base.p[t->table[TFM_TOK_PIECE_FLAGS].at + id];
 }
 
 /* Hash of a piece; the converter computes the same. */
@@ -5129,7 +5216,7 @@ static tfm_result tfm__tokenizer_open(tfm_tokenizer *t, const uint8_t *section, 
         return tfm__fail(err, TFM_ERR_UNSUPPORTED, "tokenizer: model kind %l is not known to this header",
                          (int64_t)TFM__TOK_HEAD(TFM_TOK_MODEL));
     }
-    t->base = section;
+    t->base.p = section;
     size = TFM__TOK_HEAD(TFM_TOK_SIZE);
     tfm__tok_head(t, section);
     for (int k = 0; k < TFM_TOK_N_TABLES; k++) {
@@ -5943,7 +6030,7 @@ static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *
     tfm__re_choice few[TFM_RE_MAX_MEMO], *stack = r->stack ? r->stack + r->base : few;
     uint32_t top = 0, cap = stack == few ? (uint32_t)TFM_RE_MAX_MEMO : r->cap_stack - r->base;
     for (;;) {
-        const uint8_t *code = r->t->base + r->t->table[TFM_TOK_CODE].at + (size_t)pc * 8;
+        const uint8_t *code = r->t->base.p + r->t->table[TFM_TOK_CODE].at + (size_t)pc * 8;
         uint32_t a = tfm__le16(code + 2), b = tfm__le32(code + 4), len = 0, end;
         int ok = 1, known;
         pc++;
@@ -6151,7 +6238,7 @@ static int tfm__tok_spelled(const tfm_tokenizer *t, const uint8_t *p, uint32_t n
 /* Looks up n bytes of a word with what INNER and FINAL put before and after them. */
 static uint32_t tfm__tok_find_part(tfm__tok_work *w, const uint8_t *p, uint32_t n, int inner, int last) {
     const tfm_tokenizer *t = w->t;
-    const uint8_t *strings = t->base + t->table[TFM_TOK_STRINGS].at;
+    const uint8_t *strings = t->base.p + t->table[TFM_TOK_STRINGS].at;
     const uint32_t before = inner ? t->n_inner : 0, after = last ? t->n_final : 0;
     if (!before && !after) return tfm__tok_find(t, p, n);
     if (before) memcpy(w->word, strings + t->inner, before);
@@ -6644,7 +6731,7 @@ static uint32_t tfm__map_group(const tfm_tokenizer *t, uint32_t first, uint32_t 
 /* What a row makes of c, whose bytes are p[0..len). */
 static void tfm__map_put(const tfm_tokenizer *t, tfm__tok_out *o, uint32_t row, uint32_t c, const uint8_t *p,
                          uint32_t len) {
-    const uint8_t *strings = t->base + t->table[TFM_TOK_STRINGS].at;
+    const uint8_t *strings = t->base.p + t->table[TFM_TOK_STRINGS].at;
     const uint32_t action = tfm__tok_word(t, TFM_TOK_MAPS, row, 2), value = tfm__tok_word(t, TFM_TOK_MAPS, row, 3);
     switch (action & 255) {
     case TFM_TOK_MAP_DROP: break;
@@ -6759,7 +6846,7 @@ static const uint8_t *tfm__charsmap_find(const tfm__charsmap *m, const uint8_t *
 
 static void tfm__tok_charsmap(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, uint32_t n, uint32_t op) {
     const tfm_tokenizer *t = w->t;
-    const uint8_t *blob = t->base + t->table[TFM_TOK_STRINGS].at + tfm__tok_word(t, TFM_TOK_OPS, op, 1);
+    const uint8_t *blob = t->base.p + t->table[TFM_TOK_STRINGS].at + tfm__tok_word(t, TFM_TOK_OPS, op, 1);
     const uint32_t size = tfm__tok_word(t, TFM_TOK_OPS, op, 2), first = tfm__tok_word(t, TFM_TOK_OPS, op, 3);
     const uint32_t rows = tfm__tok_word(t, TFM_TOK_OPS, op, 4), unit_bytes = size >= 4 ? tfm__le32(blob) : 0;
     tfm__charsmap m;
@@ -6794,7 +6881,7 @@ static void tfm__tok_charsmap(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *
 
 static void tfm__tok_rewrite_matches(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, uint32_t n, uint32_t op) {
     const tfm_tokenizer *t = w->t;
-    const uint8_t *to = t->base + t->table[TFM_TOK_STRINGS].at + tfm__tok_word(t, TFM_TOK_OPS, op, 2);
+    const uint8_t *to = t->base.p + t->table[TFM_TOK_STRINGS].at + tfm__tok_word(t, TFM_TOK_OPS, op, 2);
     const uint32_t pc = tfm__tok_word(t, TFM_TOK_OPS, op, 1), n_to = tfm__tok_word(t, TFM_TOK_OPS, op, 3);
     uint32_t at = 0, done = 0, end, last = TFM__NONE;
     tfm__re r;
@@ -6819,7 +6906,7 @@ static int tfm__tok_prefixed(const uint8_t *text, uint32_t n, const uint8_t *pre
 static const uint8_t *tfm__tok_rewrite(tfm__tok_work *w, uint32_t i, const uint8_t *text, uint32_t *n, int *first,
                                        uint8_t *buffer) {
     const tfm_tokenizer *t = w->t;
-    const uint8_t *strings = t->base + t->table[TFM_TOK_STRINGS].at, *rest;
+    const uint8_t *strings = t->base.p + t->table[TFM_TOK_STRINGS].at, *rest;
     const uint32_t kind = tfm__tok_word(t, TFM_TOK_OPS, i, 0), a = tfm__tok_word(t, TFM_TOK_OPS, i, 1);
     const uint32_t b = tfm__tok_word(t, TFM_TOK_OPS, i, 2), c = tfm__tok_word(t, TFM_TOK_OPS, i, 3);
     uint32_t row;
@@ -10915,6 +11002,7 @@ static const tfm_kernels FN(kernels) = {
           without an operating system: TFM_NO_THREADS, TFM_NO_MESSAGES, TFM_NO_EXPERTS, TFM_TYPES; SMLAD in the scalar pass
           L2 norms; the residual as the normed value; masks of the Sparse Transformer; queries that grow with the logarithm
           of the position; RoPE that grows in steps; tfm_kernels has one more pointer, norm
+          files are version 1, which every later header reads: convert again; tfm_session_restore; sessions have a version
           types and mixtures that a build leaves out are TFM_ERR_UNSUPPORTED; tfm_encode_marked refuses text without marks
    0.1.0  first version: dense decoders; byte-level and SentencePiece BPE; scalar, AVX2, AVX-VNNI, AVX-512, NEON and
           WebAssembly passes, AMX by name

@@ -74,6 +74,7 @@
     ROW(sources) \
     ROW(sources_damage) \
     ROW(model) \
+    ROW(session) \
     ROW(families) \
     ROW(gguf_families) \
     ROW(moe_routing) \

@@ -325,6 +325,15 @@ static void test_unknown(const tiny_file *f) {
     check_refused(g.data, g.size, TFM_ERR_UNSUPPORTED, "99", "an unknown section that is required");
 
     memcpy(g.data, f->data, f->size);
+    section_row(&g, TFM_SECTION_DATA)[ROW_FLAGS] = 3;
+    forge_hashes(&g);
+    check_refused(g.data, g.size, TFM_ERR_UNSUPPORTED, "section data", "an unknown flag of a section");
+    memcpy(g.data, f->data, f->size);
+    section(&g, TFM_SECTION_DIRECTORY, &n)[64 + 20] = 1;
+    forge_hashes(&g);
+    check_refused(g.data, g.size, TFM_ERR_UNSUPPORTED, "flags 1", "an unknown flag of a tensor");
+
+    memcpy(g.data, f->data, f->size);
     unsigned char *p = section(&g, TFM_SECTION_DESCRIPTION, &n), *record = NULL;
     for (size_t at = 0; at < n; at += 8 + (load_u32(p + at + 4) + 7) / 8 * 8)
         if (load_u16(p + at) == 34) record = p + at; /* eos, the last global field; the model still is one without it */
@@ -338,6 +347,13 @@ static void test_unknown(const tiny_file *f) {
         record[3] = 0;
         forge_hashes(&g);
         tfm_model_close(open_memory(&g, "an unknown key that may be skipped"));
+        record[0] = 7; /* one of structure, which comes in any order */
+        record[1] = 0;
+        forge_hashes(&g);
+        tfm_model_close(open_memory(&g, "an unknown key of structure that may be skipped"));
+        record[3] = 1;
+        forge_hashes(&g);
+        check_refused(g.data, g.size, TFM_ERR_UNSUPPORTED, "key 7", "an unknown key of structure that is required");
         record[0] = 16; /* n_layers, a second time: table sizes must not change under way */
         record[1] = 0;
         forge_hashes(&g);
@@ -347,7 +363,11 @@ static void test_unknown(const tiny_file *f) {
     memcpy(g.data, f->data, f->size);
     g.data[AT_VERSION] = 77;
     forge_hashes(&g);
-    check_refused(g.data, g.size, TFM_ERR_UNSUPPORTED, "77", "a newer version");
+    check_refused(g.data, g.size, TFM_ERR_UNSUPPORTED, "version 77 is newer", "a newer version");
+    g.data[AT_VERSION] = 0;
+    forge_hashes(&g);
+    check_refused(g.data, g.size, TFM_ERR_UNSUPPORTED, "version 0 is older than the first fixed one: convert", "version 0");
+    check(f->data[AT_VERSION] == 1 && TFM_FILE_VERSION == 1, "files are of version 1");
     memcpy(g.data, "GGUF", 4);
     check_refused(g.data, g.size, TFM_ERR_FORMAT, "not a .tfm", "another kind of file");
     tiny_file_free(&g);
