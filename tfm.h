@@ -1023,7 +1023,7 @@ enum { /* instructions of expressions */
     TFM_RE_LOOP = 12, TFM_RE_LOOP_LAZY = 13, TFM_RE_ATOMIC = 14, TFM_RE_BEHIND = 15, TFM_RE_NOT_BEHIND = 16,
     TFM_RE_BOUND = 17
 };
-enum { TFM_RE_MAX_MEMO = 128, TFM_TOK_MAX_OPS = 32, TFM_TOK_PROBES = 64 };
+enum { TFM_RE_MAX_MEMO = 128, TFM_RE_MAX_BODIES = 4, TFM_TOK_MAX_OPS = 32, TFM_TOK_PROBES = 64 };
 #endif /* TFM_NO_TEXT */
 
 /* ====================================================================================================================
@@ -5898,8 +5898,9 @@ static uint32_t tfm__category_in(uint32_t run, uint32_t c) { /* the category of 
 /* One run of a program over one text. STAR and RUN repeat one class; every other jump but LOOP goes forward, so that a
    path without loops is never longer than the program. Backtracking could still take long on an unlucky text: after
    TFM__RE_PATIENCE turns an attempt starts again with one bit per choice point and position that marks what failed
-   before, also in earlier attempts on the same text; then no choice is tried twice. */
-enum { TFM__RE_PATIENCE = 512, TFM__RE_BODY_STEPS = 4096 };
+   before, also in earlier attempts on the same text; then no choice is tried twice. Bodies of look-arounds have no such
+   bits. What they cost comes off the steps of the call, as everything does; without steps left nothing matches. */
+enum { TFM__RE_PATIENCE = 512 };
 
 typedef struct tfm__re {
     const tfm_tokenizer *t;
@@ -5910,8 +5911,14 @@ typedef struct tfm__re {
     uint32_t run_low, run_high, run_category; /* the last look-up of a category */
     struct tfm__re_choice *stack; /* where there are loops: cap_stack choices, else NULL */
     uint32_t cap_stack, base;     /* base: what the attempts around this one have on it */
-    uint32_t body_steps;          /* turns that look-arounds and atomic groups have left */
+    uint64_t *steps;              /* what the call has left, see tfm__tok_spend */
 } tfm__re;
+
+/* Takes n steps of work off those that are left; 0 if that was too much. */
+static int tfm__tok_spend(uint64_t *steps, uint64_t n) {
+    *steps = n < *steps ? *steps - n : 0;
+    return *steps != 0;
+}
 
 /* go on at pc; star: also at places down to low */
 typedef struct tfm__re_choice { uint32_t pc, at, low; } tfm__re_choice;
@@ -5956,14 +5963,12 @@ static uint32_t tfm__re_one(tfm__re *r, uint32_t class_index, uint32_t at) {
 static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *patience, int slow, int depth);
 
 /* The body of a look-around or an atomic group on its own; the attempt around it has `top` choices on the stack. Its end,
-   or NONE, also after TFM__RE_BODY_STEPS turns, which bodies inside a body share: turns must not multiply. */
+   or NONE. */
 static uint32_t tfm__re_body(tfm__re *r, uint32_t pc, uint32_t at, uint32_t top, int depth) {
-    uint32_t end;
-    if (!depth) r->body_steps = TFM__RE_BODY_STEPS;
-    if (depth >= 4 || !r->body_steps) return TFM__NONE;
-    r->body_steps--;
+    uint32_t end, patience = TFM__NONE; /* the steps end it */
+    if (depth == TFM_RE_MAX_BODIES || !tfm__tok_spend(r->steps, 1)) return TFM__NONE;
     r->base += top;
-    end = tfm__re_attempt(r, pc, at, &r->body_steps, 0, depth + 1);
+    end = tfm__re_attempt(r, pc, at, &patience, 0, depth + 1);
     r->base -= top;
     return end;
 }
@@ -6013,29 +6018,27 @@ static uint32_t tfm__re_back(const tfm__re *r, tfm__re_choice *stack, uint32_t *
 
 /* A star from `at`: where it ends. *known: it ran into a place from where it is known to fail; what it covered before
    that place is returned. */
-static uint32_t tfm__re_star(tfm__re *r, uint32_t class_index, uint32_t choice, uint32_t at, uint32_t most, int slow,
-                             int *known) {
+static uint32_t tfm__re_star(tfm__re *r, uint32_t class_index, uint32_t choice, uint32_t at, int slow, int *known) {
+    uint32_t len;
     *known = 0;
-    for (; most; most--) {
-        uint32_t len = tfm__re_one(r, class_index, at);
-        if (!len) return at;
-        if (slow && tfm__re_memo(r, choice, at + len, 1)) { *known = 1; return at; }
-        at += len;
+    for (; (len = tfm__re_one(r, class_index, at)) != 0; at += len) {
+        if (slow && tfm__re_memo(r, choice, at + len, 1)) { *known = 1; break; }
     }
     return at;
 }
 
-/* The end of the match that starts at `at`, or TFM__NONE; *patience counts the choices that were taken back. */
+/* The end of the match that starts at `at`, or TFM__NONE; *patience counts the choices that were taken back. An
+   instruction or a character of a star is a step. */
 static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *patience, int slow, int depth) {
     tfm__re_choice few[TFM_RE_MAX_MEMO], *stack = r->stack ? r->stack + r->base : few;
-    uint32_t top = 0, cap = stack == few ? (uint32_t)TFM_RE_MAX_MEMO : r->cap_stack - r->base;
-    for (;;) {
+    uint32_t top = 0, cap = stack == few ? (uint32_t)TFM_RE_MAX_MEMO : r->cap_stack - r->base, done = 0;
+    for (;; done++) {
         const uint8_t *code = r->t->base.p + r->t->table[TFM_TOK_CODE].at + (size_t)pc * 8;
         uint32_t a = tfm__le16(code + 2), b = tfm__le32(code + 4), len = 0, end;
         int ok = 1, known;
         pc++;
         switch (code[0]) {
-        case TFM_RE_MATCH: return at;
+        case TFM_RE_MATCH: return tfm__tok_spend(r->steps, done) ? at : TFM__NONE;
         case TFM_RE_CHAR:
             ok = at < r->n && tfm__utf8_get(r->text + at, r->n - at, &len) == b;
             if (ok) at += len;
@@ -6049,7 +6052,8 @@ static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *
         case TFM_RE_STAR:
         case TFM_RE_RUN: /* a star that never gives back */
             if (slow && tfm__re_memo(r, a, at, 1)) { ok = 0; break; }
-            end = tfm__re_star(r, b, a, at, depth ? (uint32_t)TFM__RE_BODY_STEPS : TFM__NONE, slow, &known);
+            end = tfm__re_star(r, b, a, at, slow, &known);
+            done += end - at;
             if (known && code[0] == TFM_RE_RUN) { ok = 0; break; }
             *patience -= (end - at) / 16 < *patience ? (end - at) / 16 : *patience;
             if (end > at && code[0] == TFM_RE_STAR && top < cap) tfm__re_push(stack, &top, pc, end, at);
@@ -6057,7 +6061,8 @@ static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *
             break;
         case TFM_RE_LOOP:      /* at b first, then on */
         case TFM_RE_LOOP_LAZY: /* the other way round */
-            if (!*patience) return TFM__NONE;
+            if (!*patience || !tfm__tok_spend(r->steps, done)) return TFM__NONE;
+            done = 0;
             --*patience; /* fall through */
         case TFM_RE_SPLIT: /* here first, then at b */
             if ((slow && tfm__re_memo(r, a, at, 1)) || top == cap) { ok = 0; break; }
@@ -6078,7 +6083,8 @@ static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *
             break;
         }
         if (ok) continue;
-        if (!top || !*patience) return TFM__NONE;
+        if (!tfm__tok_spend(r->steps, done) || !top || !*patience) return TFM__NONE;
+        done = 0;
         --*patience;
         pc = tfm__re_back(r, stack, &top, &at);
     }
@@ -6089,7 +6095,8 @@ static uint32_t tfm__re_match(tfm__re *r, uint32_t pc, uint32_t at) {
     uint32_t patience = TFM__RE_PATIENCE;
     uint32_t end = r->memo_ready ? TFM__NONE : tfm__re_attempt(r, pc, at, &patience, 0, 0);
     if (r->memo_ready || (end == TFM__NONE && !patience)) {
-        if (!r->memo_ready) memset(r->memo, 0, ((size_t)r->n_memo * ((size_t)r->n + 1) + 31) / 32 * 4);
+        const size_t words = ((size_t)r->n_memo * ((size_t)r->n + 1) + 31) / 32;
+        if (!r->memo_ready && tfm__tok_spend(r->steps, words)) memset(r->memo, 0, words * 4);
         r->memo_ready = 1;
         patience = TFM__NONE;
         end = tfm__re_attempt(r, pc, at, &patience, 1, 0);
@@ -6105,7 +6112,7 @@ static uint32_t tfm__re_next(tfm__re *r, uint32_t pc, uint32_t *at, uint32_t las
     for (;;) {
         uint32_t end = *at <= r->n ? tfm__re_match(r, pc, *at) : TFM__NONE;
         if (end != TFM__NONE && !(end == *at && end == last)) return end;
-        if (*at >= r->n) return TFM__NONE;
+        if (*at >= r->n || !*r->steps) return TFM__NONE;
         tfm__utf8_get(r->text + *at, r->n - *at, &len);
         *at += len;
     }
@@ -6113,12 +6120,17 @@ static uint32_t tfm__re_next(tfm__re *r, uint32_t pc, uint32_t *at, uint32_t las
 
 /* ---- encoding ---------------------------------------------------------------------------------------------------- */
 
+/* Steps of work for each byte of a text. Real texts and tokenizers need 20, odd ones 200; but bytes can be made for which
+   each look-up or operation takes as long as the text, or each operation multiplies it: the steps keep time linear. */
+enum { TFM__TOK_STEPS = 2048 };
+
 /* The state of one call. Everything that grows with the text lies in the caller's scratch. */
 typedef struct tfm__tok_work {
     const tfm_tokenizer *t;
     int32_t flags, *ids;
     int64_t n, max;
-    int damaged; /* the section promised something that is not so */
+    int damaged;    /* the section promised something that is not so */
+    uint64_t steps; /* work that is left, see tfm__tok_spend; 0: the call has failed and ends */
     size_t text_cap, symbol_cap;
     uint8_t *clean;                          /* the text in valid UTF-8 */
     uint8_t *word;                           /* one word with what INNER and FINAL put into it */
@@ -6140,6 +6152,7 @@ static void tfm__re_begin(tfm__re *r, tfm__tok_work *w, uint32_t op, const uint8
     r->n = n;
     r->n_memo = n_memo;
     r->memo = w->memo[op];
+    r->steps = &w->steps;
     r->stack = w->choices;
     r->cap_stack = w->n_choices;
 }
@@ -6221,6 +6234,7 @@ static size_t tfm__tok_carve(tfm__tok_work *w, const tfm_tokenizer *t, size_t n,
         w->text_cap = (size_t)text;
         w->symbol_cap = (size_t)symbols;
         w->n_choices = (uint32_t)n_choices;
+        w->steps = TFM__TOK_STEPS * ((uint64_t)n + 64);
     }
     return at <= SIZE_MAX - 64 ? (size_t)at + 8 : 0;
 }
@@ -6240,6 +6254,7 @@ static uint32_t tfm__tok_find_part(tfm__tok_work *w, const uint8_t *p, uint32_t 
     const tfm_tokenizer *t = w->t;
     const uint8_t *strings = t->base.p + t->table[TFM_TOK_STRINGS].at;
     const uint32_t before = inner ? t->n_inner : 0, after = last ? t->n_final : 0;
+    tfm__tok_spend(&w->steps, (before + (uint64_t)n + after) / 4 + 1); /* hashed by 4 bytes */
     if (!before && !after) return tfm__tok_find(t, p, n);
     if (before) memcpy(w->word, strings + t->inner, before);
     memcpy(w->word + before, p, n);
@@ -6252,7 +6267,7 @@ static uint32_t tfm__bpe_symbols(tfm__tok_work *w, const uint8_t *word, uint32_t
     const tfm_tokenizer *t = w->t;
     uint32_t count = 0, len, id;
     int byte_level = (t->flags & TFM_TOK_BYTE_LEVEL) != 0;
-    for (uint32_t i = 0; i < n; i += len) {
+    for (uint32_t i = 0; i < n && w->steps; i += len) {
         len = 1;
         if (!byte_level) tfm__utf8_get(word + i, n - i, &len);
         if (count == w->symbol_cap) { w->damaged = 1; break; }
@@ -6426,10 +6441,11 @@ static void tfm__unigram_paths(tfm__tok_work *w, const uint8_t *word, uint32_t n
     uint32_t width;
     memset(w->from, 0xFF, ((size_t)n + 1) * sizeof *w->from);
     w->score[0] = 0;
-    for (uint32_t at = 0; at < n; at += width) {
+    for (uint32_t at = 0; at < n && w->steps; at += width) {
         uint32_t node = roots ? tfm__tok_word(t, TFM_TOK_ROOT_PIECES, word[at], 0) : 0, single = 0;
         tfm__utf8_get(word + at, n - at, &width);
-        for (uint32_t len = 1; node && node + 1 < n_nodes; len++) {
+        uint32_t len = 1;
+        for (; node && node + 1 < n_nodes; len++) {
             uint32_t id = tfm__tok_word(t, TFM_TOK_TRIE_PIECES, node, 1) - 1;
             if (id < t->n_ids) {
                 tfm__unigram_reach(w, at, len, id, tfm__unigram_score(t, id));
@@ -6439,6 +6455,7 @@ static void tfm__unigram_paths(tfm__tok_work *w, const uint8_t *word, uint32_t n
             node = tfm__tok_child(t, TFM_TOK_TRIE_PIECES, node, word[at + len]);
         }
         if (!single) tfm__unigram_reach(w, at, width, TFM__NONE, t->unk_score);
+        tfm__tok_spend(&w->steps, len); /* the nodes of a forged trie may form a ring */
     }
 }
 
@@ -6453,6 +6470,7 @@ static void tfm__unigram_unknown(tfm__tok_work *w, const uint8_t *p, uint32_t n)
 static void tfm__unigram_word(tfm__tok_work *w, const uint8_t *word, uint32_t n) {
     uint32_t at = n, end = 0, piece = TFM__NONE, unknown = 0;
     tfm__unigram_paths(w, word, n);
+    if (!w->steps) return;
     while (at) { /* turn the links round: from and piece of a place become the end and piece of the part that begins there */
         const uint32_t from = w->from[at], own = w->piece[at];
         if (from >= at) { w->damaged = 1; return; }
@@ -6477,10 +6495,10 @@ static void tfm__wordpiece_word(tfm__tok_work *w, const uint8_t *word, uint32_t 
     const int64_t before = w->n;
     uint32_t at = 0, chars = 0;
     for (uint32_t i = 0; i < n; i++) chars += (word[i] & 0xC0) != 0x80;
-    while (at < n && chars <= t->word_limit) {
+    while (at < n && chars <= t->word_limit && w->steps) {
         uint32_t end = n - at > t->max_piece ? at + t->max_piece : n, id = TFM__NONE;
         while (end < n && end > at && (word[end] & 0xC0) == 0x80) end--;
-        for (; end > at; end = tfm__utf8_back(word, end, at)) {
+        for (; end > at && w->steps; end = tfm__utf8_back(word, end, at)) {
             id = tfm__tok_find_part(w, word + at, end - at, at > 0, end == n);
             if (id < t->n_ids) break;
         }
@@ -6670,10 +6688,13 @@ static void tfm__form(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, ui
 }
 #endif
 
-static void tfm__tok_replace(tfm__tok_out *o, const uint8_t *text, uint32_t n, const uint8_t *from, uint32_t n_from,
-                             const uint8_t *to, uint32_t n_to) {
+static void tfm__tok_replace(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, uint32_t n, uint32_t op) {
+    const tfm_tokenizer *t = w->t;
+    const uint8_t *strings = t->base.p + t->table[TFM_TOK_STRINGS].at;
+    const uint8_t *from = strings + tfm__tok_word(t, TFM_TOK_OPS, op, 1), *to = strings + tfm__tok_word(t, TFM_TOK_OPS, op, 3);
+    const uint32_t lengths = tfm__tok_word(t, TFM_TOK_OPS, op, 2), n_from = lengths & 0xFFFF, n_to = lengths >> 16;
     uint32_t begin = 0, i = 0;
-    while (n_from <= n && i <= n - n_from) {
+    while (n_from <= n && i <= n - n_from && tfm__tok_spend(&w->steps, n_from / 16)) {
         const uint8_t *hit = (const uint8_t *)memchr(text + i, from[0], n - n_from - i + 1);
         if (!hit) break;
         i = (uint32_t)(hit - text);
@@ -6818,20 +6839,21 @@ static uint32_t tfm__cluster_end(const tfm_tokenizer *t, uint32_t first, uint32_
 }
 
 /* A precompiled map: uint32 bytes of its units, units (a double-array trie), texts that end in zeros. */
-typedef struct tfm__charsmap { const uint8_t *units, *texts; uint32_t n_units, n_texts; } tfm__charsmap;
+typedef struct tfm__charsmap { const uint8_t *units, *texts; uint32_t n_units, n_texts; uint64_t *steps; } tfm__charsmap;
 
 /* The text for a key that begins at p, the shortest or longest; its bytes in *n_text, those of the key in *n_key. */
 static const uint8_t *tfm__charsmap_find(const tfm__charsmap *m, const uint8_t *p, uint32_t n, int longest,
                                          uint32_t *n_key, uint32_t *n_text) {
     const uint8_t *found = NULL;
     uint32_t node = 0;
-    for (uint32_t i = 0; i <= n && node < m->n_units; i++) {
+    for (uint32_t i = 0; i <= n && node < m->n_units && tfm__tok_spend(m->steps, 1); i++) {
         uint32_t unit = tfm__le32(m->units + (size_t)node * 4), value;
         if (i && (unit & 0x800000FFu) != p[i - 1]) break;
         node ^= unit >> 10 << ((unit & 512) >> 6);
         if (i && unit >> 8 & 1 && node < m->n_units) {
             value = tfm__le32(m->units + (size_t)node * 4) & 0x7FFFFFFF;
             const uint8_t *end = value < m->n_texts ? (const uint8_t *)memchr(m->texts + value, 0, m->n_texts - value) : NULL;
+            tfm__tok_spend(m->steps, (end ? (uint32_t)(end - m->texts) : m->n_texts) / 16 - value / 16);
             if (!end) break;
             found = m->texts + value;
             *n_text = (uint32_t)(end - found);
@@ -6856,7 +6878,8 @@ static void tfm__tok_charsmap(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *
     m.n_units = unit_bytes / 4;
     m.texts = m.units + unit_bytes;
     m.n_texts = size - 4 - unit_bytes;
-    for (uint32_t at = 0, cluster = 0; at < n; at = end) {
+    m.steps = &w->steps;
+    for (uint32_t at = 0, cluster = 0; at < n && w->steps; at = end) {
         const uint8_t *to = NULL;
         tfm__utf8_get(text + at, n - at, &len);
         end = at + len;
@@ -6922,7 +6945,7 @@ static const uint8_t *tfm__tok_rewrite(tfm__tok_work *w, uint32_t i, const uint8
         if (tfm__form_stable(text, *n, kind == TFM_TOK_NFC)) return text;
         tfm__form(w, &out, text, *n, kind == TFM_TOK_NFC);
         break;
-    case TFM_TOK_REPLACE: tfm__tok_replace(&out, text, *n, strings + a, b & 0xFFFF, strings + c, b >> 16); break;
+    case TFM_TOK_REPLACE: tfm__tok_replace(w, &out, text, *n, i); break;
     case TFM_TOK_REWRITE: tfm__tok_rewrite_matches(w, &out, text, *n, i); break;
     case TFM_TOK_SQUEEZE: tfm__tok_squeeze(&out, text, *n, a); break;
     case TFM_TOK_TRIM:
@@ -6943,6 +6966,7 @@ static const uint8_t *tfm__tok_rewrite(tfm__tok_work *w, uint32_t i, const uint8
         break;
     }
     if (out.full) { w->damaged = 1; out.n = 0; }
+    tfm__tok_spend(&w->steps, *n + (uint64_t)out.n);
     *n = (uint32_t)out.n;
     return buffer;
 }
@@ -7006,7 +7030,7 @@ static void tfm__tok_split_text(tfm__tok_work *w, uint32_t i, const uint8_t *tex
 static void tfm__tok_split_chunks(tfm__tok_work *w, uint32_t i, const uint8_t *text, uint32_t n, int first) {
     const uint32_t most = tfm__tok_word(w->t, TFM_TOK_OPS, i, 1);
     uint32_t len;
-    for (uint32_t begin = 0, end = 0; begin < n; begin = end) {
+    for (uint32_t begin = 0, end = 0; begin < n && w->steps; begin = end) {
         for (uint32_t k = 0; k < most && end < n; k++, end += len) tfm__utf8_get(text + end, n - end, &len);
         tfm__tok_pre(w, i + 1, text + begin, end - begin, first && !begin);
     }
@@ -7016,7 +7040,7 @@ static void tfm__tok_split_chunks(tfm__tok_work *w, uint32_t i, const uint8_t *t
 static void tfm__tok_split_groups(tfm__tok_work *w, uint32_t i, const uint8_t *text, uint32_t n, int first) {
     const uint32_t rows = tfm__tok_word(w->t, TFM_TOK_OPS, i, 1), n_rows = tfm__tok_word(w->t, TFM_TOK_OPS, i, 2);
     uint32_t len, begin = TFM__NONE, current = 0;
-    for (uint32_t at = 0; at < n; at += len) {
+    for (uint32_t at = 0; at < n && w->steps; at += len) {
         uint32_t group = tfm__map_group(w->t, rows, n_rows, tfm__utf8_get(text + at, n - at, &len));
         if (!group || group == current) continue;
         if (begin != TFM__NONE) tfm__tok_pre(w, i + 1, text + begin, at - begin, first && !begin);
@@ -7028,6 +7052,7 @@ static void tfm__tok_split_groups(tfm__tok_work *w, uint32_t i, const uint8_t *t
 
 /* The pre-tokenizer from operation i on, then the model. Recursion ends after TFM_TOK_MAX_OPS. */
 static void tfm__tok_pre(tfm__tok_work *w, uint32_t i, const uint8_t *text, uint32_t n, int first) {
+    if (!tfm__tok_spend(&w->steps, (uint64_t)n + 1)) return;
     for (; i < tfm__tok_count(w->t, TFM_TOK_OPS); i++) {
         switch (tfm__tok_word(w->t, TFM_TOK_OPS, i, 0)) {
         case TFM_TOK_SPLIT: tfm__tok_split_text(w, i, text, n, first); return;
@@ -7043,10 +7068,10 @@ static void tfm__tok_pre(tfm__tok_work *w, uint32_t i, const uint8_t *text, uint
 
 /* The longest added token that begins at p; its length in *len, or TFM__NONE. Control tokens only if wanted. */
 static uint32_t tfm__tok_added_at(const tfm_tokenizer *t, int root, const uint8_t *p, uint32_t n, int control,
-                                  uint32_t *len) {
+                                  uint32_t *len, uint64_t *steps) {
     const int trie = root + 1;
     uint32_t found = TFM__NONE, node = tfm__tok_word(t, root, p[0], 0), n_nodes = tfm__tok_count(t, trie) - 1;
-    for (uint32_t depth = 1; node && node < n_nodes; depth++) {
+    for (uint32_t depth = 1; node && node < n_nodes && tfm__tok_spend(steps, 1); depth++) {
         uint32_t added = tfm__tok_word(t, trie, node, 1) - 1;
         if (added < tfm__tok_count(t, TFM_TOK_ADDED) &&
             (control || !(tfm__tok_word(t, TFM_TOK_ADDED, added, 1) & TFM_TOK_CONTROL))) {
@@ -7060,12 +7085,12 @@ static uint32_t tfm__tok_added_at(const tfm_tokenizer *t, int root, const uint8_
 }
 
 /* The first added token in text[at, n): its place in *begin and *len. */
-static uint32_t tfm__tok_added_next(const tfm_tokenizer *t, int root, const uint8_t *text, uint32_t at, uint32_t n,
-                                    int control,
+static uint32_t tfm__tok_added_next(tfm__tok_work *w, int root, const uint8_t *text, uint32_t at, uint32_t n, int control,
                                     uint32_t *begin, uint32_t *len) {
-    for (; at < n; at++) {
+    const tfm_tokenizer *t = w->t;
+    for (; at < n && w->steps; at++) {
         if (!tfm__tok_word(t, root, text[at], 0)) continue;
-        uint32_t added = tfm__tok_added_at(t, root, text + at, n - at, control, len);
+        uint32_t added = tfm__tok_added_at(t, root, text + at, n - at, control, len, &w->steps);
         if (added == TFM__NONE) continue;
         *begin = at;
         return added;
@@ -7075,16 +7100,16 @@ static uint32_t tfm__tok_added_next(const tfm_tokenizer *t, int root, const uint
 
 /* The same where the longest goes first wherever it stands: one that begins inside another and is longer wins, and the
    text before it is looked at again on its own. */
-static uint32_t tfm__tok_added_longest(const tfm_tokenizer *t, int root, const uint8_t *text, uint32_t at, uint32_t n,
+static uint32_t tfm__tok_added_longest(tfm__tok_work *w, int root, const uint8_t *text, uint32_t at, uint32_t n,
                                        int control, uint32_t *begin, uint32_t *len) {
     uint32_t limit = n;
     for (;;) {
-        uint32_t added = tfm__tok_added_next(t, root, text, at, limit, control, begin, len), winner = added;
+        uint32_t added = tfm__tok_added_next(w, root, text, at, limit, control, begin, len), winner = added;
         if (added == TFM__NONE && limit == n) return TFM__NONE;
         if (added == TFM__NONE) { at = limit; limit = n; continue; }
         uint32_t place = *begin, length = *len, other_len = 0;
         for (uint32_t i = place + 1; i < place + length; i++) {
-            uint32_t other = tfm__tok_added_at(t, root, text + i, limit - i, control, &other_len);
+            uint32_t other = tfm__tok_added_at(w->t, root, text + i, limit - i, control, &other_len, &w->steps);
             if (other == TFM__NONE || other_len <= length) continue;
             winner = other;
             place = i;
@@ -7120,6 +7145,7 @@ static int tfm__tok_added_fits(tfm__tok_work *w, uint32_t flags, const uint8_t *
         if (!tfm__is_space(tfm__utf8_get(text + before, *begin - before, &len))) break;
         *begin = before;
     }
+    if (flags & TFM_TOK_RSTRIP && *end < done) *end = done; /* inside white space that is taken already */
     while (flags & TFM_TOK_RSTRIP && *end < n && tfm__is_space(tfm__utf8_get(text + *end, n - *end, &len))) *end += len;
     return 1;
 }
@@ -7130,8 +7156,8 @@ static void tfm__tok_cut(tfm__tok_work *w, int root, const uint8_t *text, uint32
     int longest = (t->flags & TFM_TOK_LONGEST) != 0, control = !longest || w->flags & TFM_ENCODE_PARSE_SPECIAL;
     uint32_t done = 0, at = 0, begin = 0, len = 0;
     while (tfm__tok_count(t, root) && at < n) {
-        uint32_t added = longest ? tfm__tok_added_longest(t, root, text, at, n, control, &begin, &len)
-                                 : tfm__tok_added_next(t, root, text, at, n, control, &begin, &len);
+        uint32_t added = longest ? tfm__tok_added_longest(w, root, text, at, n, control, &begin, &len)
+                                 : tfm__tok_added_next(w, root, text, at, n, control, &begin, &len);
         if (added == TFM__NONE) break;
         uint32_t end = begin + len;
         at = end;
@@ -7218,8 +7244,9 @@ TFM_API int32_t tfm_token_find(const tfm_tokenizer *t, const char *piece, size_t
     if (!n || n > 0x1000000) return TFM__NO_ID;
     for (int root = TFM_TOK_ROOT_RAW; root <= TFM_TOK_ROOT_NORM; root += 2) {
         uint32_t len = 0;
+        uint64_t steps = UINT64_MAX; /* once over the piece */
         if (!tfm__tok_count(t, root)) continue;
-        uint32_t added = tfm__tok_added_at(t, root, p, (uint32_t)n, 1, &len);
+        uint32_t added = tfm__tok_added_at(t, root, p, (uint32_t)n, 1, &len, &steps);
         uint32_t id = added == TFM__NONE ? TFM__NONE : tfm__tok_word(t, TFM_TOK_ADDED, added, 0);
         if (len == n && id < t->n_ids) return (int32_t)id;
     }
@@ -7244,10 +7271,11 @@ TFM_API size_t tfm_encode_size(const tfm_tokenizer *t, size_t n_bytes) { return 
         NULL); }
 
 /* The control token that begins at p and has only marked bytes, of which there are `run`; its length in *len. */
-static uint32_t tfm__tok_marked_at(const tfm_tokenizer *t, const uint8_t *p, uint32_t run, uint32_t *len) {
+static uint32_t tfm__tok_marked_at(tfm__tok_work *w, const uint8_t *p, uint32_t run, uint32_t *len) {
+    const tfm_tokenizer *t = w->t;
     for (int root = TFM_TOK_ROOT_RAW; root <= TFM_TOK_ROOT_NORM; root += 2) {
         if (!tfm__tok_count(t, root) || !tfm__tok_word(t, root, p[0], 0)) continue;
-        uint32_t added = tfm__tok_added_at(t, root, p, run, 1, len);
+        uint32_t added = tfm__tok_added_at(t, root, p, run, 1, len, &w->steps);
         if (added != TFM__NONE && tfm__tok_word(t, TFM_TOK_ADDED, added, 1) & TFM_TOK_CONTROL) return added;
     }
     return TFM__NONE;
@@ -7258,7 +7286,7 @@ static void tfm__tok_cut_marked(tfm__tok_work *w, const uint8_t *text, const uin
     uint32_t done = 0, run = 0, len = 0;
     for (uint32_t at = 0; at < n;) {
         for (run = run > at ? run : at; run < n && marks[run]; run++) {}
-        uint32_t added = run > at ? tfm__tok_marked_at(w->t, text + at, run - at, &len) : TFM__NONE;
+        uint32_t added = run > at ? tfm__tok_marked_at(w, text + at, run - at, &len) : TFM__NONE;
         if (added == TFM__NONE) { at++; continue; }
         uint32_t begin = at, end = at + len;
         w->flags |= TFM_ENCODE_PARSE_SPECIAL;
@@ -7304,6 +7332,7 @@ static tfm_result tfm__encode(const tfm_tokenizer *t, const char *text, const ui
         tfm__tok_emit(&w, tfm__tok_word(t, TFM_TOK_SUFFIX, i, 0));
     }
     *n_ids = w.n;
+    if (!w.steps) return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: its tables would take too long over a text of %l bytes", (int64_t)n);
     if (w.damaged) return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: its tables contradict each other");
     if (w.n > w.max) {
         return tfm__fail(err, TFM_ERR_MEMORY, "tfm_encode: the text has %l ids, there is room for %l", w.n, w.max);
@@ -7337,7 +7366,7 @@ TFM_API size_t tfm_normalize(const tfm_tokenizer *t, const char *text, size_t n,
     const uint8_t *normal = tfm__tok_norm(&w, clean, &length, &first);
     const size_t kept = !out ? 0 : length < cap ? length : cap;
     if (kept) memcpy(out, normal, kept);
-    return w.damaged ? SIZE_MAX : length;
+    return w.damaged || !w.steps ? SIZE_MAX : length;
 }
 
 /* ---- decoding ---------------------------------------------------------------------------------------------------- */

@@ -44,6 +44,8 @@
     ROW(tokenizer_model_config) \
     ROW(tokenizer_refused) \
     ROW(tokenizer_patience) \
+    ROW(tokenizer_slow) \
+    ROW(tokenizer_strip) \
     ROW(tokenizer_gguf) \
     ROW(tokenizer_rows) \
     ROW(tokenizer_merges) \

@@ -614,28 +614,168 @@ void test_tokenizer_refused(void)
     }
 }
 
-/* Look-aheads in look-aheads, each with 8192 ways through it, none of which matches: turns add up, they do not multiply. */
+/* ---- time -------------------------------------------------------------------------------------------------------- */
+
+/* Encodes n bytes of one kind. Returns the result, its message in err. */
+static int encode_run(const tfm_tokenizer *t, char byte, size_t n, int64_t *n_ids, tfm_error *err)
+{
+    const size_t room = tfm_encode_size(t, n);
+    char *text = (char *)malloc(n);
+    void *scratch = malloc(room);
+    memset(text, byte, n);
+    const int code = tfm_encode(t, text, n, 0, NULL, 0, n_ids, scratch, room, err);
+    free(scratch);
+    free(text);
+    return code;
+}
+
+/* Opens a document, damages the section, and checks that a run of 'a' ends with an error that says why. */
+static void check_slow(const char *what, const char *text, void (*spoil)(uint8_t *section), size_t n)
+{
+    opened o;
+    tfm_error err;
+    int64_t n_ids;
+    memset(&o, 0, sizeof o);
+    from_json_text(&o, text, 0);
+    check(o.code == TFM_OK, "%s: %s", what, o.err.msg);
+    if (o.t && spoil) {
+        spoil(o.section.bytes);
+        open_section(&o);
+    }
+    if (o.t) {
+        const int code = encode_run(o.t, 'a', n, &n_ids, &err);
+        check(code == TFM_ERR_FORMAT && strstr(err.msg, "too long"), "%s: result %d", what, code);
+    }
+    arena_free(&o.a);
+}
+
+static uint8_t *table_of(uint8_t *section, int k, uint32_t *n)
+{
+    const uint8_t *row = section + 4 * (TFM_TOK_TABLES + 2 * k);
+    *n = load_u32(row + 4);
+    return section + load_u32(row);
+}
+
+/* Every node becomes its own child. */
+static void make_rings(uint8_t *section, int table)
+{
+    uint32_t n;
+    uint8_t *node = table_of(section, table, &n);
+    for (uint32_t i = 0; i < n; i++, node += 8) {
+        node[0] = (uint8_t)i;
+        node[1] = node[2] = 0;
+    }
+}
+static void damage_pieces(uint8_t *section) { make_rings(section, TFM_TOK_TRIE_PIECES); }
+static void damage_added(uint8_t *section)
+{
+    make_rings(section, TFM_TOK_TRIE_RAW);
+    memset(section + 4 * TFM_TOK_MAX_ADDED, 255, 2);
+}
+
+/* The double array of a precompiled map: from the root 'a' leads to a node from where 'a' leads back to itself. */
+static void damage_map(uint8_t *section)
+{
+    uint32_t n;
+    uint8_t *op = table_of(section, TFM_TOK_OPS, &n);
+    uint8_t *unit = table_of(section, TFM_TOK_STRINGS, &n) + load_u32(op + 4) + 4;
+    memset(op + 16, 0, 4); /* no rows of groups: the longest key counts */
+    memset(unit, 0, 4);
+    unit += 4 * 'a';
+    unit[0] = 'a';
+    unit[1] = (uint8_t)('a' << 2);
+    unit[2] = (uint8_t)('a' >> 6);
+    unit[3] = 0;
+}
+
+/* What is put before a word is put before every word, also where it stands already. */
+static void damage_prepend(uint8_t *section)
+{
+    uint32_t n;
+    uint8_t *op = table_of(section, TFM_TOK_OPS, &n);
+    for (; n; n--, op += 24)
+        if (load_u32(op) == TFM_TOK_PREPEND) op[12] = TFM_TOK_ALWAYS;
+}
+
+#define WORD_LEVEL "\"model\":{\"type\":\"WordLevel\",\"vocab\":{\"a\":0},\"unk_token\":\"a\"}}"
+
+/* Bytes for which every look-up takes as long as the text, or the text doubles with each operation. */
+void test_tokenizer_slow(void)
+{
+    static const char unigram[] = "{\"model\":{\"type\":\"Unigram\",\"unk_id\":0,\"vocab\":"
+                                  "[[\"<unk>\",0],[\"a\",-1],[\"aa\",-2]]}}";
+    static char text[1 << 15], zeros[601];
+    size_t n;
+    check_slow("a Unigram whose trie has rings", unigram, damage_pieces, 5000);
+
+    snprintf(text, sizeof text, "{\"added_tokens\":[{\"id\":1,\"content\":\"ab\",\"special\":false,\"normalized\":false}],"
+             WORD_LEVEL);
+    check_slow("added tokens whose trie has rings", text, damage_added, 5000);
+
+    memset(zeros, 'A', 600); /* base64: 450 zero bytes, then the number of bytes of the units: 98 of them */
+    memcpy(zeros, "iAEAA", 5);
+    snprintf(text, sizeof text, "{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"%s\"}," WORD_LEVEL, zeros);
+    check_slow("a precompiled map with a ring", text, damage_map, 5000);
+
+    n = (size_t)snprintf(text, sizeof text, "{\"model\":{\"type\":\"WordPiece\",\"continuing_subword_prefix\":\"##\","
+                         "\"unk_token\":\"a\",\"max_input_chars_per_word\":2000000,\"vocab\":{\"a\":0,\"##a\":1,\"##");
+    memset(text + n, 'a', 5000);
+    snprintf(text + n + 5000, sizeof text - n - 5000, "b\":2}}}");
+    check_slow("a WordPiece of long words and pieces", text, NULL, 5000);
+
+    n = (size_t)snprintf(text, sizeof text, "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[");
+    for (int i = 0; i < 10; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "{\"type\":\"FixedLength\",\"length\":1},{\"type\":\"Metaspace\","
+                              "\"replacement\":\"_\",\"prepend_scheme\":\"always\",\"split\":false}%s", i < 9 ? "," : "]},");
+    snprintf(text + n, sizeof text - n, WORD_LEVEL);
+    check_slow("a pre-tokenizer that doubles the text again and again", text, damage_prepend, 100);
+}
+
+/* White space that one added token takes away is not looked at again for the next. */
+void test_tokenizer_strip(void)
+{
+    enum { N = 1 << 17 };
+    opened o;
+    tfm_error err;
+    int64_t n_ids = 0;
+    memset(&o, 0, sizeof o);
+    from_json_text(&o, "{\"added_tokens\":[{\"id\":1,\"content\":\" \",\"special\":false,\"normalized\":false,\"rstrip\":true}],"
+                   WORD_LEVEL, 0);
+    check(o.code == TFM_OK, "rstrip: %s", o.err.msg);
+    if (o.t) {
+        const int code = encode_run(o.t, ' ', N, &n_ids, &err);
+        check(code == TFM_ERR_MEMORY && n_ids == N, "rstrip: result %d, %d ids", code, (int)n_ids);
+    }
+    arena_free(&o.a);
+}
+
+/* Expressions that would take long to compile, or to match: look-aheads in look-aheads, each with 8192 ways through it,
+ * none of which matches. */
 void test_tokenizer_patience(void)
 {
     static const char form[] = "{\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"%s\"},"
-                               "\"behavior\":\"Isolated\"},"
-                               "\"model\":{\"type\":\"WordLevel\",\"vocab\":{\"a\":0},\"unk_token\":\"a\"}}";
-    char pattern[1024] = "", text[2048], word[128];
+                               "\"behavior\":\"Isolated\"}," WORD_LEVEL;
+    char pattern[2048] = "", text[4096];
     opened o;
-    memset(&o, 0, sizeof o);
     for (int depth = 0; depth < 4; depth++) {
         strcat(pattern, "(?=");
         for (int i = 0; i < 13; i++) strcat(pattern, "(?:aa|aa)");
     }
     strcat(pattern, "x))))");
     snprintf(text, sizeof text, form, pattern);
-    from_json_text(&o, text, 0);
-    check(o.code == TFM_OK, "nested look-aheads: %s", o.err.msg);
-    memset(word, 'a', sizeof word);
-    if (o.t) {
-        int32_t *ids;
-        check(encode(o.t, word, sizeof word, 0, &ids) == 1, "ids of a text without a match");
-        free(ids);
+    check_slow("nested look-aheads", text, NULL, 128);
+
+    for (int k = 0; k < 3; k++) {
+        static const char *const open[] = {"(?:", "(?=", ""}, *const close[] = {"){1000}", ")", ""};
+        pattern[0] = 0;
+        for (int i = 0; i < 8; i++) strcat(pattern, open[k]);
+        for (int i = 0; i < 8; i++) strcat(pattern, close[k]);
+        if (k == 2) strcpy(pattern, "x");
+        for (int i = 0; k == 2 && i < 400; i++) strcat(pattern, "{1}+");
+        snprintf(text, sizeof text, form, pattern);
+        memset(&o, 0, sizeof o);
+        from_json_text(&o, text, 0);
+        check(o.code == TFM_ERR_UNSUPPORTED && strstr(o.err.msg, "too"), "%.20s...: code %d, %s", pattern, o.code, o.err.msg);
+        arena_free(&o.a);
     }
-    arena_free(&o.a);
 }

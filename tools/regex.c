@@ -10,10 +10,9 @@
  *   escapes       \p{name} \P{name} \p{^name}: categories (L, Lu, Letter), scripts (Han), properties (Alphabetic)
  *                 \s \S \d \D \w \W \h \H  \r \n \t \f \v \a \e \xHH \x{H} \uHHHH  \ before ASCII punctuation
  *
- * Lines as in Oniguruma: ^ and $ match at every line, . everything but a newline. A look-ahead sees at most
- * 4096 turns of what it repeats. Refused: repetition without limit inside a look-behind or an atomic group and
- * of what can be empty (all of this keeps matching bounded), look-behind without a fixed length, back references, counts
- * above 1024.
+ * Lines as in Oniguruma: ^ and $ match at every line, . everything but a newline. Refused: repetition without limit inside
+ * a look-behind or an atomic group and of what can be empty (all of this keeps matching bounded), look-around and atomic
+ * groups nested more than 4 deep, look-behind without a fixed length, back references, counts above 1024.
  */
 #include "regex.h"
 
@@ -22,7 +21,9 @@
 
 #include "unicode.h"
 
-enum { MAX_NODES = 4096, MAX_CODE = 4096, MAX_DEPTH = 32, MAX_REPEAT = 1024 };
+enum { MAX_NODES = 4096, MAX_CODE = 4096, MAX_DEPTH = 32, MAX_REPEAT = 1024,
+       MAX_LEVELS = 5 * MAX_DEPTH, /* of nodes: a group has up to five */
+       MAX_VISITS = 1 << 18 };     /* of nodes while generating: repeats of what gives no code multiply too */
 
 typedef enum node_kind { NODE_EMPTY, NODE_CLASS, NODE_SEQUENCE, NODE_ALTERNATIVES, NODE_REPEAT, NODE_LOOK, NODE_BEHIND,
                          NODE_ATOMIC, NODE_ANCHOR } node_kind;
@@ -49,6 +50,7 @@ typedef struct compiler {
     const unsigned char *text;
     size_t n, at;
     int ignore_case, dot_all, depth, n_nodes;
+    int n_visits, level, n_bodies; /* while generating: nodes so far; of this one: nodes and bodies around it */
     node *nodes;
     uint32_t n_memo;
     size_t begin; /* of the program in the pool */
@@ -767,7 +769,9 @@ static int fixed_length(const compiler *c, int id) {
 /* An instruction with a body of its own, which ends in MATCH. */
 static void generate_body(compiler *c, int op, uint32_t a, int body, int in_look) {
     int at = put_code(c, op, a, 0);
+    if (++c->n_bodies > TFM_RE_MAX_BODIES) fail(c, c->n, "look-around and atomic groups are nested too deeply");
     generate(c, body, op == TFM_RE_AHEAD || op == TFM_RE_NOT_AHEAD ? (in_look > 1 ? in_look : 1) : 2);
+    c->n_bodies--;
     put_code(c, TFM_RE_MATCH, 0, 0);
     if (!c->failed) patch(c, at);
 }
@@ -822,7 +826,9 @@ static void generate_alternatives(compiler *c, const node *p, int in_look) {
 static void generate(compiler *c, int id, int in_look) {
     const node *p = &c->nodes[id];
     if (c->failed) return;
-    switch (p->kind) {
+    if (++c->n_visits > MAX_VISITS) fail(c, c->n, "the expression is too large");
+    if (++c->level > MAX_LEVELS) fail(c, c->n, "the expression is nested too deeply");
+    switch (c->failed ? NODE_EMPTY : p->kind) {
     case NODE_EMPTY: break;
     case NODE_CLASS: put_code(c, TFM_RE_CLASS, 0, p->value); break;
     case NODE_ANCHOR: put_code(c, (int)(p->value & 255), p->value >> 8 & 255, p->value >> 16); break;
@@ -835,6 +841,7 @@ static void generate(compiler *c, int id, int in_look) {
     case NODE_ATOMIC: generate_atomic(c, p, in_look); break;
     default: generate_body(c, p->value ? TFM_RE_NOT_AHEAD : TFM_RE_AHEAD, 0, p->first, in_look); break; /* NODE_LOOK */
     }
+    c->level--;
 }
 
 /* ---- the calls --------------------------------------------------------------------------------------------------- */
