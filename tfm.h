@@ -6254,8 +6254,8 @@ static uint32_t tfm__tok_find_part(tfm__tok_work *w, const uint8_t *p, uint32_t 
     const tfm_tokenizer *t = w->t;
     const uint8_t *strings = t->base.p + t->table[TFM_TOK_STRINGS].at;
     const uint32_t before = inner ? t->n_inner : 0, after = last ? t->n_final : 0;
-    tfm__tok_spend(&w->steps, (before + (uint64_t)n + after) / 4 + 1); /* hashed by 4 bytes */
     if (!before && !after) return tfm__tok_find(t, p, n);
+    tfm__tok_spend(&w->steps, (before + after) / 4); /* hashed by 4 bytes */
     if (before) memcpy(w->word, strings + t->inner, before);
     memcpy(w->word + before, p, n);
     if (after) memcpy(w->word + before + n, strings + t->final, after);
@@ -6498,7 +6498,7 @@ static void tfm__wordpiece_word(tfm__tok_work *w, const uint8_t *word, uint32_t 
     while (at < n && chars <= t->word_limit && w->steps) {
         uint32_t end = n - at > t->max_piece ? at + t->max_piece : n, id = TFM__NONE;
         while (end < n && end > at && (word[end] & 0xC0) == 0x80) end--;
-        for (; end > at && w->steps; end = tfm__utf8_back(word, end, at)) {
+        for (; end > at && tfm__tok_spend(&w->steps, (end - at) / 4 + 1); end = tfm__utf8_back(word, end, at)) {
             id = tfm__tok_find_part(w, word + at, end - at, at > 0, end == n);
             if (id < t->n_ids) break;
         }

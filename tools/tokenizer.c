@@ -275,7 +275,9 @@ static int charsmap_walk(charsmap *m, uint32_t node, unsigned depth, int is_fffd
         if (unit >> 8 & 1) {
             const uint32_t at = below < m->n_units ? load_u32(m->units + 4 * (size_t)below) & 0x7FFFFFFF : UINT32_MAX;
             if (at >= m->n_texts || !memchr(m->texts + at, 0, m->n_texts - at)) return 0;
-            const double ratio = (double)strlen(m->texts + at) / (depth + 1);
+            const size_t length = strlen(m->texts + at);
+            const double ratio = (double)length / (depth + 1);
+            m->steps += length / 64; /* long texts may be shared by many keys */
             if (ratio > m->ratio) m->ratio = ratio;
             if (here && ratio > m->bad) m->bad = ratio;
         }
@@ -323,16 +325,23 @@ static uint32_t rank_of(const double *scores, size_t n, double score) {
     return (uint32_t)low;
 }
 
-/* Every cut of piece id at a character into two pieces that the model can make. Returns how many there were, or -1. */
+/* Every cut of piece id at a character into two pieces that the model can make. Returns how many there were, or the
+ * error, which is below 0. */
 static int cut_piece(tokenizer_build *b, uint32_t id, uint32_t rank) {
+    enum { LONGEST = 4096 }; /* the time is quadratic in it */
     const tok_piece *p = &b->pieces[id];
     int n = 0;
+    if (p->name_length > LONGEST) {
+        return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: token %u has %u bytes, at most %d are supported", b->file, (unsigned)id,
+                         (unsigned)p->name_length, (int)LONGEST);
+    }
     for (uint32_t i = 1; i < p->name_length; i++) {
         if (((unsigned char)p->name[i] & 0xC0) == 0x80) continue;
         uint32_t left = build_find(b, p->name, i), right = build_find(b, p->name + i, p->name_length - i);
         if (left == TOK_NONE || right == TOK_NONE || !b->pieces[left].reachable ||
             !b->pieces[right].reachable) continue;
-        if (build_add_merge(b, left, right, rank, id)) return -1;
+        const int code = build_add_merge(b, left, right, rank, id);
+        if (code) return code;
         n++;
     }
     return n;
@@ -363,7 +372,7 @@ int build_merges_from_scores(tokenizer_build *b) {
         const tok_piece *p = &b->pieces[id];
         if (!p->name || !p->reachable || one_character(p->name, p->name_length)) continue;
         int cuts = cut_piece(b, id, rank_of(scores, m, p->score));
-        if (cuts < 0) return TFM_ERR_MEMORY;
+        if (cuts < 0) return cuts;
         stranded += cuts == 0;
     }
     if (!b->n_merges) return tool_fail(b->err, TFM_ERR_FORMAT, "%s: no two of its pieces make a third one", b->file);
