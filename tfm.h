@@ -1118,14 +1118,17 @@ TFM_API int32_t tfm_argmax(const float *logits, int32_t n);
 #define TFM__INLINE static inline __attribute__((always_inline))
 #define TFM__NOINLINE static __attribute__((noinline))
 #define TFM__UNUSED __attribute__((unused))
+#define TFM__PREFETCH(p) __builtin_prefetch(p)
 #elif defined(_MSC_VER)
 #define TFM__INLINE static __forceinline
 #define TFM__NOINLINE static __declspec(noinline)
 #define TFM__UNUSED
+#define TFM__PREFETCH(p) (void)(p)
 #else
 #define TFM__INLINE static inline
 #define TFM__NOINLINE static
 #define TFM__UNUSED
+#define TFM__PREFETCH(p) (void)(p)
 #endif
 
 /* ====================================================================================================================
@@ -8656,7 +8659,7 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
 #define TFM__PASS_NAME "test"
 #endif
 #define TFM__TOKENS 4 /* q8 matmul: tokens that share one unpacking */
-#define TFM__ABREAST 1 /* and of them, how many at a time: where a product waits for the one before it */
+#define TFM__ABREAST 0 /* 1: they go side by side, where a product waits for the one before it */
 #define TFM__STRIPS 1 /* float matmul: strips that share one activation */
 #define TFM__QUERIES 4 /* attention: queries that share a block in float32 */
 #define TFM__FLIP 0   /* 1: the dot product wants 8-bit codes + 128 */
@@ -8826,14 +8829,14 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) { /* acc + low * s[0] 
 #define TFM__PASS_ISA TFM_ISA_AVX2
 #define TFM__PASS_NAME "avx2"
 #define TFM__FLIP 0
-#define TFM__ABREAST 1
+#define TFM__ABREAST 0
 #else
 #define FN(name) tfm__##name##_avxvnni
 #define TFM__OLD(name) tfm__##name##_avx2
 #define TFM__PASS_ISA TFM_ISA_AVXVNNI
 #define TFM__PASS_NAME "avxvnni"
 #define TFM__FLIP 1
-#define TFM__ABREAST 4
+#define TFM__ABREAST 1
 #endif
 #define TFM__TOKENS 4
 #define TFM__STRIPS 1
@@ -9056,9 +9059,10 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #define FN(name) tfm__##name##_avx512
 #define TFM__PASS_ISA TFM_ISA_AVX512
 #define TFM__PASS_NAME "avx512"
-#define TFM__TOKENS 8
-#define TFM__ABREAST 8
+#define TFM__TOKENS 12
+#define TFM__ABREAST 1 /* a product takes 5 cycles, two begin in each */
 #define TFM__FLIP 1
+#define TFM__SUMS_AS_BITS
 #else
 #define FN(name) tfm__##name##_amx
 #define TFM__OLD(name) tfm__##name##_avx512
@@ -9108,6 +9112,19 @@ TFM__BODY VI FN(bits)(VF a) { return _mm512_castps_si512(a); }
 TFM__BODY VF FN(from_bits)(VI a) { return _mm512_castsi512_ps(a); }
 TFM__BODY VI FN(round)(VF a) { return _mm512_cvtps_epi32(a); }
 TFM__BODY VF FN(to_float)(VI a) { return _mm512_cvtepi32_ps(a); }
+#ifdef TFM__SUMS_AS_BITS
+/* 1.5 * 2^23. Loaded: gcc would copy a register, which takes a port that the products need. */
+TFM__BODY VI FN(sum_start)(void) {
+    static const int32_t start = 0x4b400000;
+    VI r;
+#ifdef __GNUC__
+    __asm__("vpbroadcastd %1, %0" : "=v"(r) : "m"(start));
+#else
+    r = _mm512_set1_epi32(start);
+#endif
+    return r;
+}
+#endif
 TFM__BODY VI FN(iset)(int32_t x) { return _mm512_set1_epi32(x); }
 TFM__BODY VI FN(iadd)(VI a, VI b) { return _mm512_add_epi32(a, b); }
 TFM__BODY VI FN(isub)(VI a, VI b) { return _mm512_sub_epi32(a, b); }
@@ -9212,7 +9229,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #define TFM__PASS_NAME "neondot"
 #endif
 #define TFM__TOKENS 4
-#define TFM__ABREAST 1
+#define TFM__ABREAST 0
 #define TFM__STRIPS 1
 #define TFM__QUERIES 24
 #define TFM__FLIP 0
@@ -9420,7 +9437,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #define TFM__PASS_ISA TFM_ISA_WASM
 #define TFM__PASS_NAME "wasm"
 #define TFM__TOKENS 16 /* a loop, so that unpacking counts little */
-#define TFM__ABREAST 1
+#define TFM__ABREAST 0
 #define TFM__STRIPS 1
 #define TFM__QUERIES 24
 #define TFM__FLIP 0
@@ -10244,15 +10261,29 @@ TFM__BODY FN(unit_x) FN(unit_of)(const uint8_t *record) {
     return x;
 }
 
+/* Sums of products: where they start, and as float32, alone and times a scale. They stay below 2^22, and times a scale
+   below 2^24: all of it is exact. A pass may start at 1.5 * 2^23 in bits; then a sum is the float 1.5 * 2^23 + sum, and no
+   conversion is needed. */
+#ifndef TFM__SUMS_AS_BITS
+TFM__BODY PI PART(sum_start)(void) { return PART(iset)(0); }
+TFM__BODY PF PART(sum_float)(PI a) { return PART(to_float)(a); }
+TFM__BODY PF PART(sum_scaled)(PI a, PI sc) { return PART(mul)(PART(to_float)(a), PART(to_float)(sc)); }
+#else
+TFM__BODY PF PART(sum_float)(PI a) { return PART(sub)(PART(from_bits)(a), PART(set)(12582912.0f)); }
+TFM__BODY PF PART(sum_scaled)(PI a, PI sc) {
+    const PF by = PART(to_float)(sc);
+    return PART(madd)(PART(from_bits)(a), by, PART(mul)(by, PART(set)(-12582912.0f)));
+}
+#endif
+
 /* acc + one unit times one token (the manual's "the same bits"), given the sums of codes times activations: of the
    unit, or of its halves. Sums of a unit are integers below 2^24, hence exact as int32 and as float32. `mins` are pairs
    for the sums of the activations of the two halves. */
 TFM__BODY PF PART(unit_add)(const int fmt, PF acc, PI a, PI b, const PART(scales) *s, PI mins, const FN(unit_x) *x) {
     const tfm__format *f = &tfm__formats[fmt];
     const PF vdx = PART(set)(x->d);
-    PF t = PART(to_float)(a);
-    if (f->sub) t = PART(mul)(t, PART(to_float)(s->sc[0]));
-    if (f->sub == 16) t = PART(madd)(PART(to_float)(b), PART(to_float)(s->sc[1]), t);
+    PF t = f->sub ? PART(sum_scaled)(a, s->sc[0]) : PART(sum_float)(a);
+    if (f->sub == 16) t = PART(add)(t, PART(sum_scaled)(b, s->sc[1]));
     acc = PART(madd)(t, PART(mul)(s->d, vdx), acc);
     if (f->min) {
         PF least = PART(set)(x->total);
@@ -10268,11 +10299,11 @@ TFM__BODY PF PART(unit_add)(const int fmt, PF acc, PI a, PI b, const PART(scales
 TFM__BODY void PART(unit_zeros)(const int fmt, PI *a, PI *b, PI zeros, const int16_t *sums) {
     const tfm__format *f = &tfm__formats[fmt];
     const int zero = f->wide == 8 ? 128 * TFM__FLIP : f->zero;
-    const PI none = PART(iset)(0), low = PART(iand)(zeros, PART(iset)(0xffff));
-    *a = *b = none;
+    const PI low = PART(iand)(zeros, PART(iset)(0xffff));
+    *a = *b = PART(sum_start)();
     if (!zero) return;
-    *a = PART(dot2)(none, f->sub == 16 ? low : zeros, sums);
-    if (f->sub == 16) *b = PART(dot2)(none, PART(isub)(zeros, low), sums);
+    *a = PART(dot2)(*a, f->sub == 16 ? low : zeros, sums);
+    if (f->sub == 16) *b = PART(dot2)(*b, PART(isub)(zeros, low), sums);
 }
 
 #if TFM__PASS != TFM__PASS_AMX
@@ -10281,7 +10312,7 @@ TFM__BODY void PART(unit_dots)(const int fmt, const int nt, PF (*acc)[16 / TFM__
                                const PART(scales) *s, PI mins, PI zeros, const uint8_t *const *rows, size_t at) {
     const tfm__format *f = &tfm__formats[fmt];
     const int step = nt > 1 ? 1 : f->sub == 16 ? 4 : 8;
-    PI a[TFM__ABREAST], b[TFM__ABREAST];
+    PI a[TFM__ABREAST ? TFM__TOKENS : 1], b[TFM__ABREAST ? TFM__TOKENS : 1];
     TFM__UNROLL
     for (int t = 0; t < nt; t++) PART(unit_zeros)(fmt, &a[t], &b[t], zeros, FN(unit_of)(rows[t] + at).sums);
     TFM__UNROLL
@@ -10309,7 +10340,7 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a
     const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * tfm__strip_of(f, blocks);
     const uint8_t *scales = codes + tfm__scales_at(f, blocks, 0);
     const PI zeros = PART(pairs)(PART(iset)(-zero), PART(iset)(-zero));
-    const int chains = f->sub == 16 && TFM__ABREAST > 4 ? 4 : TFM__ABREAST, abreast = chains == 1 || nt < chains ? 1 : chains;
+    const int abreast = !TFM__ABREAST || nt == 1 ? 1 : f->sub == 16 && nt > 4 ? nt / 2 : nt; /* of halves, two sums each */
     const uint8_t *rows[TFM__TOKENS];
     PF acc[TFM__TOKENS][16 / TFM__ROWS];
     size_t at = 0;
@@ -10344,22 +10375,35 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a
     }
 }
 
+/* While a tile of tokens, one of `tiles`, passes a strip, its share of the next strip is fetched. */
+TFM__BODY void FN(fetch_ahead)(const int fmt, const tfm_matmul_args *a, int64_t next, int64_t tile, int64_t tiles) {
+    const tfm__format *f = &tfm__formats[fmt];
+    const int64_t bytes = (int64_t)tfm__strip_of(f, tfm__quotient(a->w->cols, f->info.block)), share = bytes / tiles + 64;
+    const uint8_t *p = (const uint8_t *)a->w->data + (size_t)(next * bytes);
+    for (int64_t at = tile * share; at < bytes && at < (tile + 1) * share; at += 64) TFM__PREFETCH(p + at);
+}
+
 /* Tokens in portions whose rows stay in the second-level cache while the strips pass by. A tile that is not full costs
    less than three tokens one by one, each of which reads the weights anew. */
 TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
-    const int64_t fit = (int64_t)((1u << 19) / tfm_q8_row_bytes(a->w->cols)) / TFM__TOKENS * TFM__TOKENS;
-    const int64_t portion = fit ? fit : TFM__TOKENS;
+    const tfm__format *f = &tfm__formats[fmt];
+    const int tokens = TFM__TOKENS > 8 && f->high.bits && f->sub != 16 ? 8 : TFM__TOKENS; /* unpacking takes registers too */
+    const int64_t fit = (int64_t)((1u << 19) / tfm_q8_row_bytes(a->w->cols)) / tokens * tokens;
+    const int64_t portion = fit ? fit : tokens;
     for (int64_t t0 = 0; t0 < a->n; t0 += portion) {
         const int64_t t1 = a->n - t0 < portion ? a->n : t0 + portion;
         for (int64_t s = strip0; s < strip1; s++) {
             int64_t t = t0;
 #ifdef TFM__SMALL
             for (int nt; t < t1; t += nt) {
-                nt = (int)(t1 - t < TFM__TOKENS ? t1 - t : TFM__TOKENS);
+                nt = (int)(t1 - t < tokens ? t1 - t : tokens);
                 FN(q8_tile)(fmt, nt, a, s, t);
             }
 #else
-            for (; t + 2 < t1; t += TFM__TOKENS) FN(q8_tile)(fmt, TFM__TOKENS, a, s, t);
+            for (int64_t tile = 0; t + 2 < t1; t += tokens, tile++) {
+                if (s + 1 < strip1) FN(fetch_ahead)(fmt, a, s + 1, tile, (t1 - t0) / tokens + 1);
+                FN(q8_tile)(fmt, tokens, a, s, t);
+            }
             for (; t < t1; t++) FN(q8_tile)(fmt, 1, a, s, t);
 #endif
         }
@@ -11002,6 +11046,7 @@ static const tfm_kernels FN(kernels) = {
 #undef TFM__QUERIES
 #undef TFM__STRIPS
 #undef TFM__FLIP
+#undef TFM__SUMS_AS_BITS
 #undef TFM__UNROLL
 #undef TFM__BODY
 #undef TFM__PARTS
