@@ -133,7 +133,7 @@
    correctly; sine and cosine of rotary angles are within 0.55 ulp, e^x within 1.5, expm1 within 2, log1p within 2.5: not
    libm's, so that every CPU gives the same bits as the scalar pass of a desktop. TFM_TYPES, TFM_NO_NFC, TFM_NO_EXPERTS and
    TFM_NO_MESSAGES make the program smaller. Where the CPU has SMLAD (Cortex-M4 and up) the dot products of the scalar pass use it unless
-   TFM_NO_SIMD: the same bits, 8 % fewer instructions. examples/embedded runs on Cortex-M4F, Cortex-M55 and 32-bit RISC-V.
+   TFM_NO_SIMD: the same bits, 5 % fewer instructions than where one product of pairs gives two. examples/embedded runs on Cortex-M4F, Cortex-M55 and 32-bit RISC-V.
 
    FLAGS
    None is needed. One is not for this code: -ffast-math lets the compiler assume that there are no NaNs, and checks for
@@ -1119,16 +1119,19 @@ TFM_API int32_t tfm_argmax(const float *logits, int32_t n);
 #define TFM__NOINLINE static __attribute__((noinline))
 #define TFM__UNUSED __attribute__((unused))
 #define TFM__PREFETCH(p) __builtin_prefetch(p)
+#define TFM__ALIGNED(pointer, bytes) __builtin_assume_aligned(pointer, bytes)
 #elif defined(_MSC_VER)
 #define TFM__INLINE static __forceinline
 #define TFM__NOINLINE static __declspec(noinline)
 #define TFM__UNUSED
 #define TFM__PREFETCH(p) (void)(p)
+#define TFM__ALIGNED(pointer, bytes) (pointer)
 #else
 #define TFM__INLINE static inline
 #define TFM__NOINLINE static
 #define TFM__UNUSED
 #define TFM__PREFETCH(p) (void)(p)
+#define TFM__ALIGNED(pointer, bytes) (pointer)
 #endif
 
 /* ====================================================================================================================
@@ -1577,6 +1580,13 @@ TFM_API size_t tfm_tensor_bytes(int32_t type, int32_t layout, int64_t rows, int6
 
 /* --- float conversions: exact, or to the nearest, ties to even ---------------------------------------------------- */
 
+#if defined(__arm__) && defined(__ARM_FP) && __ARM_ARCH_PROFILE == 'M' && defined(__GNUC__)
+TFM__INLINE float tfm__f16_to_f32(uint16_t h) { /* every FPU of a Cortex-M can */
+    float x = tfm__bits_f32(h);
+    __asm__("vcvtb.f32.f16 %0, %0" : "+t"(x));
+    return x;
+}
+#else
 static float tfm__f16_to_f32(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = (h >> 10) & 31u, m = h & 0x3ffu;
     if (e == 31) return tfm__bits_f32(sign | 0x7f800000u | m << 13);
@@ -1584,6 +1594,7 @@ static float tfm__f16_to_f32(uint16_t h) {
     float f = (float)m * 5.9604644775390625e-8f; /* subnormal: m * 2^-24 */
     return sign ? -f : f;
 }
+#endif
 
 static uint16_t tfm__f32_to_f16(float x) {
     uint32_t u = tfm__f32_bits(x), sign = u >> 16 & 0x8000u, a = u & 0x7fffffffu;
@@ -8629,20 +8640,23 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
    ================================================================================================================= */
 
 /* With registers everything is inlined into kernels whose format and shape are constants, and loops over registers are
-   unrolled, or arrays of vectors would stay in memory (gcc leaves them at -O2). The scalar pass gains nothing from
-   either, and would take minutes to compile under sanitizers. */
+   unrolled, or arrays of vectors would stay in memory (gcc leaves them at -O2). In the scalar pass that goes for what it
+   does row by row (TFM__INNER, TFM__FLAT); its 16 lanes in memory gain nothing from either, and would take minutes to
+   compile under sanitizers. */
+#define TFM__INNER TFM__INLINE TFM__UNUSED
+#if defined(__clang__)
+#define TFM__FLAT _Pragma("clang loop unroll(full)")
+#elif defined(__GNUC__)
+#define TFM__FLAT _Pragma("GCC unroll 16")
+#else
+#define TFM__FLAT
+#endif
 #if TFM__PASS_PORTABLE
 #define TFM__BODY TFM__NOINLINE TFM__UNUSED
 #define TFM__UNROLL
-#elif defined(__clang__)
-#define TFM__BODY TFM__INLINE
-#define TFM__UNROLL _Pragma("clang loop unroll(full)")
-#elif defined(__GNUC__)
-#define TFM__BODY TFM__INLINE
-#define TFM__UNROLL _Pragma("GCC unroll 16")
 #else
 #define TFM__BODY TFM__INLINE
-#define TFM__UNROLL
+#define TFM__UNROLL TFM__FLAT
 #endif
 
 #if TFM__PASS_PORTABLE
@@ -8658,18 +8672,14 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
 #define TFM__PASS_ISA TFM_ISA_TEST
 #define TFM__PASS_NAME "test"
 #endif
-#define TFM__TOKENS 4 /* q8 matmul: tokens that share one unpacking */
-#define TFM__ABREAST 0 /* 1: they go side by side, where a product waits for the one before it */
 #define TFM__STRIPS 1 /* float matmul: strips that share one activation */
 #define TFM__QUERIES 4 /* attention: queries that share a block in float32 */
 #define TFM__FLIP 0   /* 1: the dot product wants 8-bit codes + 128 */
 
 typedef struct FN(vf) { float v[16]; } FN(vf);
 typedef struct FN(vi) { int32_t v[16]; } FN(vi);
-typedef union FN(vb) { uint8_t v[64]; uint32_t w[16]; } FN(vb);
 #define VF FN(vf)
 #define VI FN(vi)
-#define VB FN(vb)
 #define TFM__LANES for (int i = 0; i < 16; i++)
 
 /* One lane, and 16 of them. Functions of one variable (e^x ...) are compiled for one lane, see EN below. */
@@ -8743,10 +8753,7 @@ TFM__LIFT2(VI, iadd)
 TFM__LIFT2(VI, isub)
 TFM__LIFT2(VI, iand)
 TFM__BODY VI FN(imax)(VI a, VI b) { TFM__LANES a.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i]; return a; }
-TFM__BODY VI FN(shift_left)(VI a, int n) { TFM__LANES a.v[i] = FN(shift_left_lane)(a.v[i], n); return a; }
-TFM__BODY VI FN(shift_right)(VI a, int n) { TFM__LANES a.v[i] = FN(shift_right_lane)(a.v[i], n); return a; }
 TFM__BODY VI FN(load_i8)(const uint8_t *p) { VI r; TFM__LANES r.v[i] = (int8_t)p[i]; return r; }
-TFM__BODY VI FN(load_u8)(const uint8_t *p) { VI r; TFM__LANES r.v[i] = p[i]; return r; }
 TFM__BODY void FN(store_i8)(int8_t *p, VI a) { TFM__LANES p[i] = (int8_t)a.v[i]; } /* |a| <= 127 */
 TFM__BODY float FN(sum)(VF a) {
     for (int w = 8; w; w /= 2) for (int i = 0; i < w; i++) a.v[i] += a.v[i + w];
@@ -8759,64 +8766,122 @@ TFM__BODY float FN(max_all)(VF a) {
 TFM__BODY VF FN(sum16)(const VF *a) { VF r; TFM__LANES r.v[i] = FN(sum)(a[i]); return r; } /* lane i: sum of a[i] */
 TFM__BODY int32_t FN(isum)(VI a) { int32_t s = 0; TFM__LANES s += a.v[i]; return s; }
 TFM__BODY int32_t FN(imax_all)(VI a) { int32_t m = a.v[0]; TFM__LANES m = a.v[i] > m ? a.v[i] : m; return m; }
-TFM__BODY VB FN(bload)(const uint8_t *p) { VB r; memcpy(r.v, p, 64); return r; }
+
+/* A part of a unit: one row, so that all of it stays in registers. */
+#define TFM__BY_ROWS
+#define TFM__PARTS(name) FN(name##_lane)
+#define TFM__ROWS 1
+#define TFM__EACH_TOKEN
+#define TFM__EACH_PART
+#define TFM__KEEP(pointer)
+#define PART(name) TFM__PARTS(name)
+
+typedef float PART(pf);
+typedef int32_t PART(pi);
+typedef uint32_t PART(pb); /* 4 inputs, the first in the low byte */
+TFM__INNER void PART(store)(float *p, float a) { *p = a; }
+TFM__INNER float PART(load)(const float *p) { return *p; }
+TFM__INNER int32_t PART(iload)(const int32_t *p) { return *p; }
+TFM__INNER int32_t PART(imax)(int32_t a, int32_t b) { return a > b ? a : b; }
+TFM__INNER int32_t PART(load_i8)(const uint8_t *p) { return (int8_t)*p; }
+TFM__INNER int32_t PART(load_u8)(const uint8_t *p) { return *p; }
+TFM__INNER float PART(load_f16)(const uint8_t *p) {
+    uint16_t h;
+    memcpy(&h, TFM__ALIGNED(p, 2), 2);
+    return tfm__f16_to_f32(h);
+}
+TFM__INNER float PART(get)(const float *p, int64_t w, float fill) { return w > 0 ? *p : fill; }
+TFM__INNER void PART(put)(float *p, float a, int64_t w) { if (w > 0) *p = a; }
+TFM__INNER uint32_t PART(bload)(const void *p) {
+    uint32_t r;
+    memcpy(&r, TFM__ALIGNED(p, 4), 4);
+    return TFM__BIG_ENDIAN ? r >> 24 | (r >> 8 & 0xff00u) | (r & 0xff00u) << 8 | r << 24 : r;
+}
 /* Bytes four at a time: what a shift brings over from the byte beside is masked away. */
-TFM__BODY VB FN(field)(VB a, int shift, int mask) { /* (byte >> shift) & mask */
-    const uint32_t masks = (uint32_t)mask * 0x01010101u;
-    TFM__LANES a.w[i] = a.w[i] >> shift & masks;
-    return a;
+TFM__INNER uint32_t PART(field)(uint32_t a, int shift, int mask) { /* (byte >> shift) & mask */
+    return a >> shift & (uint32_t)mask * 0x01010101u;
 }
-TFM__BODY VB FN(merge)(VB low, VB a, int shift, int mask, int up) { /* low | ((byte >> shift) & mask) << up */
-    const uint32_t masks = (uint32_t)mask * 0x01010101u;
-    TFM__LANES low.w[i] |= (a.w[i] >> shift & masks) << up;
-    return low;
+TFM__INNER uint32_t PART(merge)(uint32_t low, uint32_t a, int shift, int mask, int up) {
+    return low | PART(field)(a, shift, mask) << up; /* low | ((byte >> shift) & mask) << up */
 }
-TFM__BODY VB FN(flip)(VB a) { for (int i = 0; i < 64; i++) a.v[i] ^= 0x80; return a; }
-TFM__BODY VB FN(lookup)(const int8_t *book, VB a) { /* book[16] at each byte, all below 16 */
-    for (int i = 0; i < 64; i++) a.v[i] = (uint8_t)book[a.v[i]];
-    return a;
+TFM__INNER uint32_t PART(flip)(uint32_t a) { return a ^ 0x80808080u; }
+TFM__INNER int32_t PART(byte)(uint32_t a, int j) { return (int32_t)(a >> 8 * j & 255u); } /* unsigned */
+TFM__INNER uint32_t PART(lookup)(const int8_t *book, uint32_t a) { /* book[16] at each byte, all below 16 */
+    uint32_t r = 0;
+    for (int j = 0; j < 4; j++) r |= (uint32_t)(uint8_t)book[PART(byte)(a, j)] << 8 * j;
+    return r;
 }
-/* unsigned byte j of each lane */
-TFM__BODY VI FN(byte)(VB a, int j) { VI r; TFM__LANES r.v[i] = a.v[4 * i + j]; return r; }
-/* acc + the products of n groups of 4 codes of `bits` bits (8: signed) with 4n signed activations. Codes of fewer bits are
-   below 128: all are signed bytes. */
+TFM__INNER int32_t PART(pairs)(int32_t low, int32_t high) { /* two int16 */
+    return (int32_t)(((uint32_t)low & 0xffffu) | (uint32_t)high << 16);
+}
+TFM__INNER int32_t PART(dot2)(int32_t acc, int32_t pairs, const int16_t *s) { /* acc + low * s[0] + high * s[1] */
+    return acc + (int16_t)(pairs & 0xffff) * s[0] + (int16_t)((uint32_t)pairs >> 16) * s[1];
+}
+
+/* Activations as dot wants them: of each group of 4 the bytes 0 and 2, then 1 and 3, as pairs of 16 bits. */
+typedef struct FN(spread) { int32_t pair[16]; const int8_t *codes; } FN(spread);
+
+/* dot: acc + the products of n groups of 4 codes of `bits` bits (8: signed) with activations, those from group g on. */
 #if TFM__PASS == TFM__PASS_TEST
-TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
+TFM__INNER void FN(spread_x)(FN(spread) *x, const int8_t *codes) { x->codes = codes; }
+TFM__INNER int32_t PART(dot)(int32_t acc, const uint32_t *c, int n, const FN(spread) *x, int g, int bits) {
     (void)bits;
-    for (int k = 0; k < 4 * n; k++) TFM__LANES acc.v[i] += (int8_t)c[k / 4].v[4 * i + k % 4] * x[k];
+    for (int k = 0; k < 4 * n; k++) acc += (int8_t)(c[k / 4] >> 8 * (k % 4) & 255u) * x->codes[4 * g + k];
     return acc;
 }
 #elif defined(TFM__HAS_SMLAD)
-TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
-    (void)bits;
-    for (int g = 0; g < n; g++) { /* bytes 0 and 2, then 1 and 3, as pairs of 16 bits */
-        int32_t four;
-        memcpy(&four, __builtin_assume_aligned(x + 4 * g, 4), 4);
-        const int16x2_t even = __sxtb16(four), odd = __sxtb16(four >> 8);
-        const uint32_t *w = c[g].w;
-        TFM__LANES acc.v[i] = __smlad(__sxtb16((int8x4_t)(w[i] >> 8)), odd, __smlad(__sxtb16((int8x4_t)w[i]), even, acc.v[i]));
+TFM__INNER void FN(spread_x)(FN(spread) *x, const int8_t *codes) {
+    for (int g = 0; g < 8; g++) {
+        const int8x4_t four = (int8x4_t)PART(bload)(codes + 4 * g);
+        x->pair[2 * g] = __sxtb16(four);
+        x->pair[2 * g + 1] = __sxtb16((int8x4_t)((uint32_t)four >> 8));
+    }
+}
+TFM__INNER int32_t PART(dot)(int32_t acc, const uint32_t *c, int n, const FN(spread) *x, int g, int bits) {
+    const int32_t *pair = x->pair + 2 * g;
+    TFM__FLAT
+    for (int k = 0; k < n; k++) {
+        const uint32_t even = bits == 8 ? (uint32_t)__sxtb16((int8x4_t)c[k]) : c[k] & 0x00ff00ffu;
+        const uint32_t odd = bits == 8 ? (uint32_t)__sxtb16((int8x4_t)(c[k] >> 8)) : c[k] >> 8 & 0x00ff00ffu;
+        acc = __smlad((int16x2_t)odd, pair[2 * k + 1], __smlad((int16x2_t)even, pair[2 * k], acc));
     }
     return acc;
 }
 #else
-TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
-    (void)bits;
-    for (int g = 0; g < n; g++, x += 4) {
-        const int x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3];
-        const int8_t *q = (const int8_t *)c[g].v;
-        for (int i = 0; i < 16; i++, q += 4) acc.v[i] += q[0] * x0 + q[1] * x1 + q[2] * x2 + q[3] * x3;
+/* Pairs with their halves exchanged: the high half of a product of pairs is then a sum of two products. Sums of these
+   products are right while neither half leaves 16 bits, `deep` of them. Bytes with a sign are too large for that. */
+TFM__INNER void FN(spread_x)(FN(spread) *x, const int8_t *codes) {
+    x->codes = codes;
+    for (int g = 0; g < 8; g++, codes += 4) {
+        x->pair[2 * g] = codes[0] * 65536 + codes[2];
+        x->pair[2 * g + 1] = codes[1] * 65536 + codes[3];
+    }
+}
+TFM__INNER int32_t PART(dot)(int32_t acc, const uint32_t *c, int n, const FN(spread) *x, int g, int bits) {
+    const int most = bits == 6 ? 1 : bits == 5 ? 2 : bits == 4 ? 4 : 8, deep = most < n ? most : n; /* in groups; divides n */
+    if (bits == 8) {
+        const int8_t *v = x->codes + 4 * g;
+        TFM__FLAT
+        for (int k = 0; k < n; k++, v += 4) {
+            acc += (int8_t)(c[k] & 255u) * v[0] + (int8_t)(c[k] >> 8 & 255u) * v[1];
+            acc += (int8_t)(c[k] >> 16 & 255u) * v[2] + (int8_t)(c[k] >> 24) * v[3];
+        }
+        return acc;
+    }
+    TFM__FLAT
+    for (int k = 0; k < n; k += deep) {
+        uint32_t sums = 0x8000u; /* so that the low half, which may be below 0, takes nothing from the high one */
+        TFM__FLAT
+        for (int i = k; i < k + deep; i++) {
+            sums += (c[i] & 0x00ff00ffu) * (uint32_t)x->pair[2 * (g + i)];
+            sums += (c[i] >> 8 & 0x00ff00ffu) * (uint32_t)x->pair[2 * (g + i) + 1];
+        }
+        acc += (int16_t)(sums >> 16);
     }
     return acc;
 }
 #endif
-TFM__BODY VI FN(pairs)(VI low, VI high) { /* two int16 in a lane */
-    TFM__LANES low.v[i] = (int32_t)(((uint32_t)low.v[i] & 0xffffu) | (uint32_t)high.v[i] << 16);
-    return low;
-}
-TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) { /* acc + low * s[0] + high * s[1] */
-    TFM__LANES acc.v[i] += (int16_t)(pairs.v[i] & 0xffff) * s[0] + (int16_t)((uint32_t)pairs.v[i] >> 16) * s[1];
-    return acc;
-}
+#undef PART
 #undef TFM__LIFT2
 #undef TFM__LIFT3
 #undef TFM__LANES
@@ -8829,7 +8894,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) { /* acc + low * s[0] 
 #define TFM__PASS_ISA TFM_ISA_AVX2
 #define TFM__PASS_NAME "avx2"
 #define TFM__FLIP 0
-#define TFM__ABREAST 0
+#define TFM__ABREAST 0 /* 1: tokens go side by side, where a product waits for the one before it */
 #else
 #define FN(name) tfm__##name##_avxvnni
 #define TFM__OLD(name) tfm__##name##_avx2
@@ -8838,7 +8903,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) { /* acc + low * s[0] 
 #define TFM__FLIP 1
 #define TFM__ABREAST 1
 #endif
-#define TFM__TOKENS 4
+#define TFM__TOKENS 4 /* q8 matmul: tokens that share one unpacking */
 #define TFM__STRIPS 1
 #define TFM__QUERIES 24
 
@@ -9606,6 +9671,8 @@ TFM__BODY VI FN(byte)(VB a, int j) {
 #define PART(name) TFM__PARTS(name)
 
 typedef v128_t PART(pf);
+typedef v128_t PART(pi);
+typedef v128_t PART(pb);
 TFM__BODY v128_t PART(set)(float x) { return wasm_f32x4_splat(x); }
 TFM__BODY v128_t PART(iset)(int32_t x) { return wasm_i32x4_splat(x); }
 TFM__BODY void PART(store)(float *p, v128_t a) { wasm_v128_store(p, a); }
@@ -10103,8 +10170,8 @@ static void FN(embed)(float *out, const tfm_tensor *w, int64_t row, float scale)
 #ifdef TFM__PARTS
 #define PART(name) TFM__PARTS(name)
 #define PF TFM__PARTS(pf)
-#define PI TFM__PARTS(pf)
-#define PB TFM__PARTS(pf)
+#define PI TFM__PARTS(pi)
+#define PB TFM__PARTS(pb)
 #else
 #define PART(name) FN(name)
 #define PF VF
@@ -10117,21 +10184,21 @@ static void FN(embed)(float *out, const tfm_tensor *w, int64_t row, float scale)
 #endif
 
 /* y = acc + bias for the part of one token whose first row is `row`. */
-TFM__BODY void PART(finish)(const tfm_matmul_args *a, int64_t row, int64_t t, PF acc) {
+TFM__INNER void PART(finish)(const tfm_matmul_args *a, int64_t row, int64_t t, PF acc) {
     const int64_t left = a->w->rows - row, w = left < TFM__ROWS ? left : TFM__ROWS;
     if (a->bias) acc = PART(add)(acc, PART(get)(a->bias + row, w, 0.0f));
     PART(put)(a->y + (size_t)t * a->y_stride + row, acc, w);
 }
 
 /* The codes of a unit, or the book's entries for them, as 8 groups; those of 8 bits are signed. Layout: [B3]. */
-TFM__BODY void PART(unpack)(const int fmt, const uint8_t *unit, PB *c) {
+TFM__INNER void PART(unpack)(const int fmt, const uint8_t *unit, PB *c) {
     const tfm__format *f = &tfm__formats[fmt];
     const int low = f->low.bits, high = f->high.bits;
     if (low == 8) {
-        TFM__UNROLL
+        TFM__FLAT
         for (int g = 0; g < 8; g++) c[g] = PART(bload)(unit + 64 * g);
     } else if (low == 4) {
-        TFM__UNROLL
+        TFM__FLAT
         for (int g = 0; g < 4; g++) {
             const PB v = PART(bload)(unit + 64 * g);
             c[g] = PART(field)(v, 0, 15);
@@ -10139,7 +10206,7 @@ TFM__BODY void PART(unpack)(const int fmt, const uint8_t *unit, PB *c) {
         }
     } else {
         const PB v0 = PART(bload)(unit), v1 = PART(bload)(unit + 64);
-        TFM__UNROLL
+        TFM__FLAT
         for (int g = 0; g < 4; g++) {
             c[g] = PART(field)(v0, 2 * g, 3);
             c[g + 4] = PART(field)(v1, 2 * g, 3);
@@ -10147,18 +10214,18 @@ TFM__BODY void PART(unpack)(const int fmt, const uint8_t *unit, PB *c) {
     }
     if (high == 1) {
         const PB h = PART(bload)(unit + 64 * low);
-        TFM__UNROLL
+        TFM__FLAT
         for (int g = 0; g < 8; g++) c[g] = PART(merge)(c[g], h, g, 1, low);
     } else if (high == 2) {
         const PB h0 = PART(bload)(unit + 64 * low), h1 = PART(bload)(unit + 64 * low + 64);
-        TFM__UNROLL
+        TFM__FLAT
         for (int g = 0; g < 4; g++) {
             c[g] = PART(merge)(c[g], h0, 2 * g, 3, low);
             c[g + 4] = PART(merge)(c[g + 4], h1, 2 * g, 3, low);
         }
     }
     if (f->book) {
-        TFM__UNROLL
+        TFM__FLAT
         for (int g = 0; g < 8; g++) c[g] = PART(lookup)(tfm__books[f->book], c[g]);
     }
 }
@@ -10170,7 +10237,7 @@ typedef struct PART(scales) {
 } PART(scales);
 
 /* 2^(e - 128): the exponent moved, but 0 and 1 are subnormal. */
-TFM__BODY PF PART(load_e8m0)(const uint8_t *p) {
+TFM__INNER PF PART(load_e8m0)(const uint8_t *p) {
     const PI e = PART(load_u8)(p), one = PART(iset)(1);
     const PI tiny = PART(shift_left)(PART(iadd)(PART(iand)(e, one), one), 21);
     return PART(from_bits)(PART(imax)(PART(shift_left)(PART(isub)(e, one), 23), tiny));
@@ -10178,24 +10245,24 @@ TFM__BODY PF PART(load_e8m0)(const uint8_t *p) {
 
 /* The f16 of a block's scales, d and m of 16 rows, converted once a block where each part would do it slowly; NULL: where
    not. */
-#ifdef TFM__PARTS
+#ifdef TFM__SMALL
 TFM__NOINLINE void FN(widen_scales)(float *wide, const uint8_t *s, int n) {
     for (int i = 0; i < n; i += 16) FN(store)(wide + i, FN(load_f16)(s + 2 * i));
 }
-TFM__BODY const float *FN(block_scales)(const int fmt, float *wide, const uint8_t *s) {
+TFM__INNER const float *FN(block_scales)(const int fmt, float *wide, const uint8_t *s) {
     if (tfm__formats[fmt].scale_kind == TFM__SC_E8M0) return NULL;
     FN(widen_scales)(wide, s, tfm__formats[fmt].min ? 32 : 16);
     return wide;
 }
 #else
-TFM__BODY const float *FN(block_scales)(const int fmt, float *wide, const uint8_t *s) {
+TFM__INNER const float *FN(block_scales)(const int fmt, float *wide, const uint8_t *s) {
     (void)fmt, (void)wide, (void)s;
     return NULL;
 }
 #endif
 
 /* `s` are the scales of the block, `wide` block_scales of them, `u` is the unit in the block, `row` the part's first. */
-TFM__BODY PART(scales) PART(unit_scales)(const int fmt, const uint8_t *s, const float *wide, int u, int row) {
+TFM__INNER PART(scales) PART(unit_scales)(const int fmt, const uint8_t *s, const float *wide, int u, int row) {
     const tfm__format *f = &tfm__formats[fmt];
     PART(scales) r;
     if (f->scale_kind == TFM__SC_E8M0) r.d = PART(load_e8m0)(s + row);
@@ -10210,7 +10277,7 @@ TFM__BODY PART(scales) PART(unit_scales)(const int fmt, const uint8_t *s, const 
         r.sc[0] = PART(load_u8)(s + 32 * u);
         r.mn[0] = r.mn[1] = PART(load_u8)(s + 32 * u + 16);
     } else if (f->sub == 16) {
-        TFM__UNROLL
+        TFM__FLAT
         for (int i = 0; i < 2; i++) {
             r.sc[i] = f->min ? PART(load_u8)(s + 32 * u + 16 * i) : PART(load_i8)(s + 32 * u + 16 * i);
             if (f->min) {
@@ -10224,7 +10291,7 @@ TFM__BODY PART(scales) PART(unit_scales)(const int fmt, const uint8_t *s, const 
 
 /* Dequantised values of the part of a unit that begins at `row`: panel[32][16 rows], each operation rounded as in
    tfm__block_values. */
-TFM__BODY void PART(unit_values)(const int fmt, float *panel, const uint8_t *unit, const uint8_t *scales, int u, int row) {
+TFM__INNER void PART(unit_values)(const int fmt, float *panel, const uint8_t *unit, const uint8_t *scales, int u, int row) {
     const tfm__format *f = &tfm__formats[fmt];
     const PART(scales) s = PART(unit_scales)(fmt, scales, NULL, u, row);
     const PI zero = PART(iset)(f->wide == 8 ? 128 : f->zero);
@@ -10236,7 +10303,7 @@ TFM__BODY void PART(unit_values)(const int fmt, float *panel, const uint8_t *uni
         const PF m = f->min == 2 ? PART(mul)(s.m, PART(to_float)(s.mn[i])) : s.m;
         for (int g = 4 * h; g < 4 * h + 4; g++) {
             const PB codes = f->wide == 8 ? PART(flip)(c[g]) : c[g];
-            TFM__UNROLL
+            TFM__FLAT
             for (int j = 0; j < 4; j++) {
                 PF v = PART(mul)(d, PART(to_float)(PART(isub)(PART(byte)(codes, j), zero)));
                 if (f->min == 1) v = PART(add)(v, m);
@@ -10252,7 +10319,7 @@ TFM__BODY void PART(unit_values)(const int fmt, float *panel, const uint8_t *uni
 /* A token's part of a unit: 32 codes, their scale and sum, the sums of their halves. */
 typedef struct FN(unit_x) { const int8_t *codes; const int16_t *sums; float d, total; } FN(unit_x);
 
-TFM__BODY FN(unit_x) FN(unit_of)(const uint8_t *record) {
+TFM__INNER FN(unit_x) FN(unit_of)(const uint8_t *record) {
     FN(unit_x) x;
     x.codes = (const int8_t *)record;
     memcpy(&x.d, record + 32, 4);
@@ -10265,9 +10332,9 @@ TFM__BODY FN(unit_x) FN(unit_of)(const uint8_t *record) {
    below 2^24: all of it is exact. A pass may start at 1.5 * 2^23 in bits; then a sum is the float 1.5 * 2^23 + sum, and no
    conversion is needed. */
 #ifndef TFM__SUMS_AS_BITS
-TFM__BODY PI PART(sum_start)(void) { return PART(iset)(0); }
-TFM__BODY PF PART(sum_float)(PI a) { return PART(to_float)(a); }
-TFM__BODY PF PART(sum_scaled)(PI a, PI sc) { return PART(mul)(PART(to_float)(a), PART(to_float)(sc)); }
+TFM__INNER PI PART(sum_start)(void) { return PART(iset)(0); }
+TFM__INNER PF PART(sum_float)(PI a) { return PART(to_float)(a); }
+TFM__INNER PF PART(sum_scaled)(PI a, PI sc) { return PART(mul)(PART(to_float)(a), PART(to_float)(sc)); }
 #else
 TFM__BODY PF PART(sum_float)(PI a) { return PART(sub)(PART(from_bits)(a), PART(set)(12582912.0f)); }
 TFM__BODY PF PART(sum_scaled)(PI a, PI sc) {
@@ -10279,7 +10346,7 @@ TFM__BODY PF PART(sum_scaled)(PI a, PI sc) {
 /* acc + one unit times one token (the manual's "the same bits"), given the sums of codes times activations: of the
    unit, or of its halves. Sums of a unit are integers below 2^24, hence exact as int32 and as float32. `mins` are pairs
    for the sums of the activations of the two halves. */
-TFM__BODY PF PART(unit_add)(const int fmt, PF acc, PI a, PI b, const PART(scales) *s, PI mins, const FN(unit_x) *x) {
+TFM__INNER PF PART(unit_add)(const int fmt, PF acc, PI a, PI b, const PART(scales) *s, PI mins, const FN(unit_x) *x) {
     const tfm__format *f = &tfm__formats[fmt];
     const PF vdx = PART(set)(x->d);
     PF t = f->sub ? PART(sum_scaled)(a, s->sc[0]) : PART(sum_float)(a);
@@ -10296,7 +10363,7 @@ TFM__BODY PF PART(unit_add)(const int fmt, PF acc, PI a, PI b, const PART(scales
 }
 
 /* What the codes' zero adds to those sums; `zeros` is -zero twice. */
-TFM__BODY void PART(unit_zeros)(const int fmt, PI *a, PI *b, PI zeros, const int16_t *sums) {
+TFM__INNER void PART(unit_zeros)(const int fmt, PI *a, PI *b, PI zeros, const int16_t *sums) {
     const tfm__format *f = &tfm__formats[fmt];
     const int zero = f->wide == 8 ? 128 * TFM__FLIP : f->zero;
     const PI low = PART(iand)(zeros, PART(iset)(0xffff));
@@ -10306,7 +10373,54 @@ TFM__BODY void PART(unit_zeros)(const int fmt, PI *a, PI *b, PI zeros, const int
     if (f->sub == 16) *b = PART(dot2)(*b, PART(isub)(zeros, low), sums);
 }
 
-#if TFM__PASS != TFM__PASS_AMX
+#ifdef TFM__BY_ROWS
+#if TFM__PASS_PORTABLE
+/* The sums of codes times activations of one row: of a unit, or of its halves. */
+TFM__INNER void FN(row_dots)(const int fmt, const uint8_t *unit, const FN(spread) *x, int32_t *low, int32_t *high) {
+    const tfm__format *f = &tfm__formats[fmt];
+    uint32_t c[8];
+    PART(unpack)(fmt, unit, c);
+    *low = PART(dot)(0, c, f->sub == 16 ? 4 : 8, x, 0, f->wide);
+    *high = f->sub == 16 ? PART(dot)(0, c + 4, 4, x, 4, f->wide) : 0;
+}
+#endif
+
+/* One strip times token t. The integers of a row are summed by themselves, with the activations in a form that serves all
+   16 rows; what follows takes the rows of a part together. */
+TFM__INNER void FN(q8_tile)(const int fmt, const tfm_matmul_args *a, int64_t strip, int64_t t) {
+    const tfm__format *f = &tfm__formats[fmt];
+    const int64_t cols = a->w->cols, blocks = tfm__quotient(cols, f->info.block);
+    const int units = f->info.block / 32;
+    const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * tfm__strip_of(f, blocks);
+    const uint8_t *scales = codes + tfm__scales_at(f, blocks, 0), *x = (const uint8_t *)a->x + (size_t)t * a->x_stride;
+    const PI zeros = PART(pairs)(PART(iset)(-f->zero), PART(iset)(-f->zero));
+    PF acc[16 / TFM__ROWS];
+    for (int p = 0; p < 16 / TFM__ROWS; p++) acc[p] = PART(set)(0.0f);
+    for (int64_t b = 0; b < blocks; b++, scales += tfm__scale_bytes(f)) {
+        for (int u = 0; u < units; u++, x += TFM__UNIT_X, codes += 64 * f->bits) {
+            const FN(unit_x) of = FN(unit_of)(x);
+            FN(spread) in;
+            PI low, high;
+            FN(spread_x)(&in, of.codes);
+            PART(unit_zeros)(fmt, &low, &high, zeros, of.sums);
+            for (int p = 0; p < 16 / TFM__ROWS; p++) {
+                int32_t sum[2][TFM__ROWS];
+                TFM__FLAT
+                for (int r = 0; r < TFM__ROWS; r++) FN(row_dots)(fmt, codes + 4 * (TFM__ROWS * p + r), &in, &sum[0][r], &sum[1][r]);
+                const PART(scales) s = PART(unit_scales)(fmt, scales, NULL, u, TFM__ROWS * p);
+                const PI first = PART(iadd)(low, PART(iload)(sum[0])), second = PART(iadd)(high, PART(iload)(sum[1]));
+                acc[p] = PART(unit_add)(fmt, acc[p], first, second, &s, PART(pairs)(s.mn[0], s.mn[1]), &of);
+            }
+        }
+    }
+    for (int p = 0; p < 16 / TFM__ROWS; p++) PART(finish)(a, 16 * strip + TFM__ROWS * p, t, acc[p]);
+}
+
+TFM__INNER void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
+    for (int64_t s = strip0; s < strip1; s++) for (int64_t t = 0; t < a->n; t++) FN(q8_tile)(fmt, a, s, t);
+}
+
+#elif TFM__PASS != TFM__PASS_AMX
 /* acc[t][p] += one unit times token t, of nt tokens: group by group, so that as many chains run side by side. */
 TFM__BODY void PART(unit_dots)(const int fmt, const int nt, PF (*acc)[16 / TFM__ROWS], int p, const PB *c,
                                const PART(scales) *s, PI mins, PI zeros, const uint8_t *const *rows, size_t at) {
@@ -10577,16 +10691,16 @@ static void FN(widen)(float *panel, const tfm_tensor *w, int64_t strip, int64_t 
 typedef struct FN(panels) { const float *p[4]; int64_t strip, k0; int nk; } FN(panels);
 
 /* Rows from `row` on of ns strips times nt tokens over one depth of panels. */
-TFM__BODY void FN(f32_part)(const int ns, const int nt, const tfm_matmul_args *a, const FN(panels) *w, int64_t t0,
+TFM__INNER void FN(f32_part)(const int ns, const int nt, const tfm_matmul_args *a, const FN(panels) *w, int64_t t0,
                             int row) {
     const uint8_t *x = (const uint8_t *)a->x + (size_t)t0 * a->x_stride + 4 * (size_t)w->k0;
     const int64_t first = 16 * w->strip + row, left = a->w->rows - first - 16 * (ns - 1);
     const int64_t last = left < TFM__ROWS ? left : TFM__ROWS;
     float *y = a->y + (size_t)t0 * a->y_stride + first;
     PF acc[4][6];
-    TFM__UNROLL
+    TFM__FLAT
     for (int t = 0; t < nt; t++) {
-        TFM__UNROLL
+        TFM__FLAT
         for (int s = 0; s < ns; s++) {
             const float *at = y + (size_t)t * a->y_stride + 16 * s;
             acc[s][t] = w->k0 ? PART(get)(at, s + 1 < ns ? TFM__ROWS : last, 0.0f) : PART(set)(0.0f);
@@ -10594,28 +10708,28 @@ TFM__BODY void FN(f32_part)(const int ns, const int nt, const tfm_matmul_args *a
     }
     for (int k = 0; k < w->nk; k++) {
         PF v[4];
-        TFM__UNROLL
+        TFM__FLAT
         for (int s = 0; s < ns; s++) v[s] = PART(load)(w->p[s] + 16 * k + row);
-        TFM__UNROLL
+        TFM__FLAT
         for (int t = 0; t < nt; t++) {
             float one;
             memcpy(&one, x + (size_t)t * a->x_stride + 4 * (size_t)k, 4);
             const PF xv = PART(set)(one);
-            TFM__UNROLL
+            TFM__FLAT
             for (int s = 0; s < ns; s++) acc[s][t] = PART(madd)(v[s], xv, acc[s][t]);
         }
     }
     const int done = w->k0 + w->nk == a->w->cols;
-    TFM__UNROLL
+    TFM__FLAT
     for (int t = 0; t < nt; t++) {
-        TFM__UNROLL
+        TFM__FLAT
         for (int s = 0; s < ns; s++) {
             if (done) PART(finish)(a, first + 16 * s, t0 + t, acc[s][t]);
             else PART(put)(y + (size_t)t * a->y_stride + 16 * s, acc[s][t], s + 1 < ns ? TFM__ROWS : last);
         }
     }
 }
-TFM__BODY void FN(f32_tile)(const int ns, const int nt, const tfm_matmul_args *a, const FN(panels) *w, int64_t t0) {
+TFM__INNER void FN(f32_tile)(const int ns, const int nt, const tfm_matmul_args *a, const FN(panels) *w, int64_t t0) {
     TFM__EACH_PART
     for (int row = 0; row < 16; row += TFM__ROWS) FN(f32_part)(ns, nt, a, w, t0, row);
 }
@@ -11049,7 +11163,10 @@ static const tfm_kernels FN(kernels) = {
 #undef TFM__SUMS_AS_BITS
 #undef TFM__UNROLL
 #undef TFM__BODY
+#undef TFM__INNER
+#undef TFM__FLAT
 #undef TFM__PARTS
+#undef TFM__BY_ROWS
 #undef TFM__SMALL
 #undef TFM__SHARED
 #undef TFM__ROWS
