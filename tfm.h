@@ -335,6 +335,10 @@ TFM_API void tfm_tensor_row(const tfm_tensor *t, int64_t row, float *out);
 /* The same row in the source form of its type, which tfm_pack undid: out has cols / block * block_bytes bytes. */
 TFM_API void tfm_source_row(const tfm_tensor *t, int64_t row, void *out);
 
+/* Files are little-endian, tensors in memory have the host's byte order. tfm_file_order writes a tensor of one to out as
+   the other has it (tfm_tensor_bytes() bytes; out may be t->data): a copy, but on big-endian hosts. */
+TFM_API void tfm_file_order(const tfm_tensor *t, void *out);
+
 /* Instruction sets. AUTO = the widest that this build has and this CPU and its system can run. */
 enum {
     TFM_ISA_AUTO = 0, TFM_ISA_SCALAR = 1, TFM_ISA_AVX2 = 2, TFM_ISA_AVX512 = 3,
@@ -1990,6 +1994,32 @@ TFM_API void tfm_source_row(const tfm_tensor *t, int64_t row, void *out) {
     }
 }
 
+/* n numbers of `size` bytes the other way round. */
+static void tfm__reverse(uint8_t *p, size_t n, size_t size) {
+    for (; n; n--, p += size)
+        for (size_t i = 0; i < size / 2; i++) {
+            const uint8_t byte = p[i];
+            p[i] = p[size - 1 - i];
+            p[size - 1 - i] = byte;
+        }
+}
+
+/* Wider than a byte are the elements of float types, and of blocks d and m: 16 of each at the start of a block's scales. */
+TFM_API void tfm_file_order(const tfm_tensor *t, void *out) {
+    const tfm__format *f = tfm__format_of(t->type);
+    const size_t bytes = tfm_tensor_bytes(t->type, t->layout, t->rows, t->cols), element = (size_t)f->info.block_bytes;
+    uint8_t *p = (uint8_t *)out;
+    if (out != t->data) memcpy(out, t->data, bytes);
+    if (!TFM__BIG_ENDIAN || f->scale_kind == TFM__SC_E8M0) return;
+    if (!f->bits) {
+        tfm__reverse(p, bytes / element, element);
+        return;
+    }
+    const int64_t blocks = t->cols / f->info.block;
+    for (int64_t row = 0; row < t->rows; row += 16, p += tfm_strip_bytes(t->type, t->cols))
+        for (int64_t b = 0; b < blocks; b++) tfm__reverse(p + tfm__scales_at(f, blocks, b), f->min ? 32 : 16, 2);
+}
+
 enum { TFM__UNIT_X = 44 }; /* bytes of 32 inputs in a q8 row */
 
 TFM_API size_t tfm_q8_row_bytes(int64_t cols) {
@@ -2847,7 +2877,6 @@ static tfm_result tfm__file_parse(tfm__file *f, const void *data, size_t size, t
     f->data = (const uint8_t *)data;
     f->size = size;
     if ((uintptr_t)data % 64) return tfm__fail(err, TFM_ERR_ARG, "the file in memory must be aligned to 64 bytes");
-    if (TFM__BIG_ENDIAN) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "big-endian hosts are not supported yet");
     TFM__NEED(size >= TFM_FILE_HEADER_BYTES, "not a .tfm file (only %l bytes)", (int64_t)size);
     TFM__NEED(tfm__le32(f->data) == TFM_FILE_MAGIC, "not a .tfm file (wrong magic number)");
     const uint32_t version = tfm__le32(f->data + 4), n = tfm__le32(f->data + 16);
@@ -2937,6 +2966,7 @@ struct tfm_model {
     tfm__config_slot config;
     tfm__file_slot file;
     tfm__ptr blocks, layer_block, bound, index; /* tfm_block[], uint8_t[], tfm__bound[], int32_t[] (-1 = none) */
+    tfm__ptr data;                              /* on big-endian hosts the DATA section in their byte order */
     int64_t n_bound;
     uint64_t identity;                          /* of description and tensor shapes; sessions remember it */
     uint64_t tokenizer[48];                     /* a tfm_tokenizer */
@@ -2963,20 +2993,25 @@ static void *tfm__carve(tfm__arena *a, size_t count, size_t size) {
     return p;
 }
 
-static tfm_model *tfm__model_carve(tfm__arena *a, size_t n_layers, size_t n_blocks, size_t n_bound) {
+/* What a model's tables hold; data: bytes of the private copy of a file's weights, 0 where they are used in place. */
+typedef struct tfm__counts { size_t layers, blocks, bound, data; } tfm__counts;
+
+static tfm_model *tfm__model_carve(tfm__arena *a, const tfm__counts *n) {
     tfm_model *m = (tfm_model *)tfm__carve(a, 1, sizeof(tfm_model));
-    void *blocks = tfm__carve(a, n_blocks, sizeof(tfm_block));
-    void *layer_block = tfm__carve(a, n_layers, 1);
-    void *bound = tfm__carve(a, n_bound, sizeof(tfm__bound));
-    void *index = tfm__carve(a, TFM__GLOBAL_ROLES + n_layers * TFM__LAYER_ROLES, sizeof(int32_t));
+    void *blocks = tfm__carve(a, n->blocks, sizeof(tfm_block));
+    void *layer_block = tfm__carve(a, n->layers, 1);
+    void *bound = tfm__carve(a, n->bound, sizeof(tfm__bound));
+    void *index = tfm__carve(a, TFM__GLOBAL_ROLES + n->layers * TFM__LAYER_ROLES, sizeof(int32_t));
+    void *data = tfm__carve(a, n->data, 1);
     if (!m) return NULL;
     memset(m, 0, sizeof *m);
-    memset(blocks, 0, n_blocks * sizeof(tfm_block));
+    memset(blocks, 0, n->blocks * sizeof(tfm_block));
     m->blocks.p = blocks;
     m->layer_block.p = layer_block;
     m->bound.p = bound;
     m->index.p = index;
-    m->n_bound = (int64_t)n_bound;
+    m->data.p = n->data ? data : NULL;
+    m->n_bound = (int64_t)n->bound;
     return m;
 }
 
@@ -3097,8 +3132,6 @@ static tfm_result tfm__tokenizer_open(tfm_tokenizer *t, const uint8_t *section, 
 static tfm_result tfm__chat_open(tfm_chat *c, const uint8_t *section, size_t size, tfm_error *err);
 #endif
 
-typedef struct tfm__counts { size_t layers, blocks, bound; } tfm__counts;
-
 static tfm_result tfm__file_counts(const tfm__file *f, tfm__counts *n, tfm_error *err) {
     tfm_config c;
     memset(n, 0, sizeof *n);
@@ -3110,6 +3143,7 @@ static tfm_result tfm__file_counts(const tfm__file *f, tfm__counts *n, tfm_error
     n->layers = (size_t)c.n_layers;
     n->blocks = (size_t)c.n_blocks;
     n->bound = f->section[TFM_SECTION_DIRECTORY].size / TFM_FILE_ENTRY_BYTES;
+    n->data = TFM__BIG_ENDIAN ? f->section[TFM_SECTION_DATA].size : 0;
     TFM__NEED(n->bound <= TFM__MAX_WEIGHTS, "the directory has %l entries", (int64_t)n->bound);
     return TFM_OK;
 }
@@ -3121,10 +3155,18 @@ TFM_API tfm_result tfm_model_size(const void *file, size_t bytes, size_t *need, 
     tfm_result r = tfm__file_parse(&f, file, bytes, err);
     if (!r) r = tfm__file_counts(&f, &n, err);
     if (r) return r;
-    tfm__model_carve(&a, n.layers, n.blocks, n.bound);
+    tfm__model_carve(&a, &n);
     if (a.overflow) return tfm__fail(err, TFM_ERR_MEMORY, "the model's tables do not fit this host's memory");
     *need = a.used;
     return TFM_OK;
+}
+
+/* The same place in the private copy, if there is one. Entries may share bytes: each is made from the file's. */
+static void tfm__own_weight(const tfm_model *m, tfm_tensor *t) {
+    if (!m->data.p) return;
+    uint8_t *own = (uint8_t *)(uintptr_t)m->data.p + ((const uint8_t *)t->data - m->file.f.section[TFM_SECTION_DATA].data);
+    tfm_file_order(t, own);
+    t->data = own;
 }
 
 static tfm_result tfm__model_read(tfm_model *m, const tfm__file *f, tfm_error *err) {
@@ -3139,7 +3181,9 @@ static tfm_result tfm__model_read(tfm_model *m, const tfm__file *f, tfm_error *e
             uint64_t hash = 0;
             memset(&w, 0, sizeof w);
             r = tfm__file_entry(f, (size_t)i, &w, &hash, err);
-            if (!r) tfm__bind(m, i, &w, hash);
+            if (r) break;
+            tfm__own_weight(m, &w.t);
+            tfm__bind(m, i, &w, hash);
         }
         if (!r) r = tfm__model_finish(m, err);
     }
@@ -3178,7 +3222,7 @@ TFM_API tfm_result tfm_model_init(const void *file, size_t bytes, void *mem, siz
     if (!r) r = tfm__file_counts(&f, &n, err);
     if (r) return r;
     tfm__arena a = {(uint8_t *)mem, 0, 0};
-    tfm_model *m = tfm__model_carve(&a, n.layers, n.blocks, n.bound);
+    tfm_model *m = tfm__model_carve(&a, &n);
     if ((r = tfm__model_read(m, &f, err)) == TFM_OK) *out = m;
     return r;
 }
@@ -3245,13 +3289,14 @@ TFM_API tfm_result tfm_model_from_weights(const tfm_config *c, const tfm_weight 
     if (r) return r;
     if (n_weights < 0 || n_weights > TFM__MAX_WEIGHTS || (!w && n_weights))
         return tfm__fail(err, TFM_ERR_ARG, "n_weights %l is out of range", n_weights);
+    const tfm__counts n = {(size_t)c->n_layers, (size_t)c->n_blocks, (size_t)n_weights, 0};
     tfm__arena a = {NULL, 0, 0};
-    tfm__model_carve(&a, (size_t)c->n_layers, (size_t)c->n_blocks, (size_t)n_weights);
+    tfm__model_carve(&a, &n);
     void *mem = a.overflow ? NULL : tfm__alloc(al, a.used);
     if (!mem) return tfm__fail(err, TFM_ERR_MEMORY, "out of memory for the model's tables (%l bytes)", (int64_t)a.used);
     const size_t bytes = a.used;
     tfm__arena b = {(uint8_t *)mem, 0, 0};
-    tfm_model *m = tfm__model_carve(&b, (size_t)c->n_layers, (size_t)c->n_blocks, (size_t)n_weights);
+    tfm_model *m = tfm__model_carve(&b, &n);
     m->config.c = *c;
     memcpy((void *)(uintptr_t)m->blocks.p, c->blocks, (size_t)c->n_blocks * sizeof(tfm_block));
     m->config.c.blocks = (const tfm_block *)m->blocks.p;
@@ -3472,7 +3517,9 @@ TFM_API tfm_result tfm_model_verify(const tfm_model *m, tfm_error *err) {
     for (int64_t i = 0; i < m->n_bound; i++) {
         const tfm__bound *b = (const tfm__bound *)m->bound.p + i;
         char name[64];
-        if (tfm__hash_of(b->data.p, tfm_tensor_bytes(b->type, b->layout, b->rows, b->cols)) != b->hash)
+        const uint8_t *stored = (const uint8_t *)b->data.p;
+        if (m->data.p) stored = m->file.f.section[TFM_SECTION_DATA].data + (stored - (const uint8_t *)m->data.p);
+        if (tfm__hash_of(stored, tfm_tensor_bytes(b->type, b->layout, b->rows, b->cols)) != b->hash)
             return tfm__fail(err, TFM_ERR_FORMAT, "tensor %s is damaged (hash differs)",
                              tfm_weight_name(b->stack, b->layer, b->role, b->expert, name, sizeof name));
     }

@@ -74,10 +74,7 @@ static int make_file(tiny_file *f, const tiny_model *t, int with_tokenizer) {
     memset(&tokenizer, 0, sizeof tokenizer);
     int r = with_tokenizer ? make_tokenizer(&mem, &tokenizer) : 0;
     if (!r) r = writer_begin(&w, &out, &mem, t ? &t->config : NULL, t ? t->weights : NULL, n, tokenizer.bytes, tokenizer.size, &err);
-    for (int64_t i = 0; !r && i < n; i++) {
-        const tfm_tensor *x = &t->weights[i].t;
-        r = writer_data(&w, x->data, tfm_tensor_bytes(x->type, x->layout, x->rows, x->cols), &err);
-    }
+    for (int64_t i = 0; !r && i < n; i++) r = writer_rows(&w, &t->weights[i].t, &err);
     if (!r) r = writer_end(&w, provenance, sizeof provenance - 1, &err);
     check(!r, "the file cannot be made");
     arena_free(&mem);

@@ -233,6 +233,12 @@ double load_f64(const void *bytes)
     return value;
 }
 
+void file_order(int32_t type, void *numbers, int64_t n)
+{
+    tfm_tensor t = { numbers, type, TFM_ROWS, 1, n };
+    if (tfm_type_get(type)->block == 1 && n > 0) tfm_file_order(&t, numbers);
+}
+
 int checked_mul(uint64_t a, uint64_t b, uint64_t *product)
 {
     if (b != 0 && a > UINT64_MAX / b) return -1;

@@ -56,6 +56,8 @@ uint32_t load_u32(const void *bytes);
 uint64_t load_u64(const void *bytes);
 float load_f32(const void *bytes);
 double load_f64(const void *bytes);
+/* n numbers of a float type from that order to the host's, or back; of any other type nothing changes. */
+void file_order(int32_t type, void *numbers, int64_t n);
 
 /* 0 and the result, or -1 if it does not fit in 64 bits. */
 int checked_mul(uint64_t a, uint64_t b, uint64_t *product);

@@ -36,7 +36,7 @@ typedef struct checkpoint {
     size_t n_tensors;
     name_index index;
     tfm_hash hash;                /* of the source: its description, then the tensors as they are streamed */
-    /* n rows from `first` on, as they stand in the source (t->data is NULL) */
+    /* n rows from `first` on, as they stand in the source, floats in the host's byte order (t->data is NULL) */
     int (*read_rows)(const struct checkpoint *c, const ckpt_tensor *t, int64_t first, int64_t n, void *buf,
                      tfm_error *err);
     int (*tokenizer)(const struct checkpoint *c, arena *mem, int64_t n_rows, tok_section *out, tfm_error *err);

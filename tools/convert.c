@@ -366,32 +366,32 @@ static void gather_columns(const plan_item *item, int64_t cols, const char *whol
     }
 }
 
-static void advance(stream *s, const void *bytes, uint64_t n) {
-    tfm_hash_feed(&s->c->hash, bytes, (size_t)n);
+/* The hash is of the source's bytes: floats are little-endian there. */
+static void advance(stream *s, int32_t type, void *rows, int64_t elements, uint64_t n) {
+    file_order(type, rows, elements);
+    tfm_hash_feed(&s->c->hash, rows, (size_t)n);
+    file_order(type, rows, elements);
     s->done += n;
     if (s->c->options->progress) s->c->options->progress(s->c->options->user, s->done, s->p->bytes);
 }
 
-/* Norms and biases: float32, little-endian. */
+/* Norms and biases: float32. */
 static int stream_vector(stream *s, const plan_item *item, const tfm_tensor *t, arena *mem) {
     const ckpt_tensor *from = item->from;
     const row_slice *slice = &item->slice;
     const int64_t rows = slice->experts ? 1 : from->rows, count = rows * from->cols; /* a row an expert */
     char *raw = arena_array(mem, (size_t)rows, (size_t)from->row_bytes);
     float *values = arena_array(mem, (size_t)count, sizeof *values);
-    unsigned char *out = arena_array(mem, (size_t)t->cols, sizeof *values);
+    float *out = arena_array(mem, (size_t)t->cols, sizeof *out);
     if (!raw || !values || !out) return tool_fail(s->err, TFM_ERR_MEMORY, "out of memory");
     int code = read_rows(s->c, from, slice->experts ? slice->part / slice->total : 0, rows, raw, s->err);
     if (code) return code;
-    advance(s, raw, (uint64_t)rows * from->row_bytes);
+    advance(s, from->type, raw, count, (uint64_t)rows * from->row_bytes);
     tfm_tensor as_stored = {raw, from->type, TFM_ROWS, 1, count};
     tfm_tensor_row(&as_stored, 0, values);
-    for (int64_t i = 0; i < t->cols; i++) {
-        uint32_t bits;
-        memcpy(&bits, &values[plan_source_row(slice, i)], sizeof bits);
-        for (int k = 0; k < 4; k++) out[4 * i + k] = (unsigned char)(bits >> (8 * k));
-    }
-    return writer_data(s->w, out, (size_t)t->cols * sizeof *values, s->err);
+    for (int64_t i = 0; i < t->cols; i++) out[i] = values[plan_source_row(slice, i)];
+    const tfm_tensor vector = {out, TFM_F32, TFM_ROWS, 1, t->cols};
+    return writer_rows(s->w, &vector, s->err);
 }
 
 /* n rows of a float type become float32 rows of length 1. */
@@ -435,14 +435,15 @@ static int stream_matrix(stream *s, const plan_item *item, const tfm_weight *w, 
         if (item->slice.columns) gather_columns(item, t->cols, whole, row, n, raw);
         else code = gather(s, item, row, n, raw);
         if (code) return code;
-        advance(s, raw, (uint64_t)n * stride);
+        advance(s, from->type, raw, n * t->cols, (uint64_t)n * stride);
         if (unit) unit_rows(scaled, raw, from->type, n, t->cols);
         const strip_job job = {type_now, t->type, n, t->cols, (const char *)(const void *)scaled, stride_now, NULL, 0,
                                importance, packed, work};
         code = strips_convert(&job, threads);
         if (code)
             return tool_fail(s->err, code, "%s: tensor %s: %s", s->c->file, from->name, strip_error(code, t->type));
-        code = writer_data(s->w, packed, (size_t)((n + STRIP - 1) / STRIP) * strip, s->err);
+        const tfm_tensor strips = {packed, t->type, TFM_TILED, n, t->cols};
+        code = writer_rows(s->w, &strips, s->err);
         if (code) return code;
     }
     return TFM_OK;

@@ -261,7 +261,9 @@ static int read_gguf_rows(const checkpoint *c, const ckpt_tensor *t, int64_t fir
     int k = r->n_parts - 1;
     while (k > 0 && t->index < r->first[k]) k--;
     const gguf *g = &r->parts[k];
-    return gguf_read_rows(g, &g->tensors[t->index - r->first[k]], (uint64_t)first, (size_t)n, buf, err);
+    const int code = gguf_read_rows(g, &g->tensors[t->index - r->first[k]], (uint64_t)first, (size_t)n, buf, err);
+    if (!code) file_order(t->type, buf, n * t->cols);
+    return code;
 }
 
 /* ---- PARTS ----------------------------------------------------------------------------------------------------- */

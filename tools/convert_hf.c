@@ -698,7 +698,9 @@ static int read_hf_rows(const checkpoint *c, const ckpt_tensor *t, int64_t first
         return packed_rows(&r->packed, &r->packed.list[t->index - r->st.n_tensors], first, n, buf, err);
     if (r->scales[t->index]) return read_block_rows(r, t, first, n, buf, err);
     const st_tensor *from = &r->st.tensors[t->index];
-    return st_read(&r->st, from, (uint64_t)(first * t->cols), (size_t)(n * t->cols), buf, err);
+    const int code = st_read(&r->st, from, (uint64_t)(first * t->cols), (size_t)(n * t->cols), buf, err);
+    if (!code) file_order(t->type, buf, n * t->cols);
+    return code;
 }
 
 static int hf_tokenizer(const checkpoint *c, arena *mem, int64_t n_rows, tok_section *out, tfm_error *err) {

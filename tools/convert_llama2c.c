@@ -41,7 +41,7 @@ static void set_values(checkpoint *c, const l2c_model *m) {
     arch_add_eos(&c->arch, 2);
 }
 
-/* A layer's matrix as float32, which l2c_read gives in host order; the file's order is little-endian. */
+/* A layer's matrix as float32, which l2c_read gives in the host's byte order. */
 static int read_l2c_rows(const checkpoint *c, const ckpt_tensor *t, int64_t first, int64_t n, void *buf,
                          tfm_error *err) {
     const l2c_model *m = c->reader;

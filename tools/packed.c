@@ -281,7 +281,10 @@ static float *read_scales(const packed_weights *p, const st_tensor *t, tfm_error
     tfm_tensor as_stored = {raw, type, TFM_ROWS, 1, (int64_t)n};
     if (raw && !out) tool_fail(err, TFM_ERR_MEMORY, "tensor %s: out of memory", t->name);
     for (size_t i = 0; out && t->dtype == ST_F8_E8M0 && i < n; i++) out[i] = e8m0_value(raw[i]);
-    if (out && t->dtype != ST_F8_E8M0 && n) tfm_tensor_row(&as_stored, 0, out);
+    if (out && t->dtype != ST_F8_E8M0 && n) {
+        file_order(type, raw, as_stored.cols);
+        tfm_tensor_row(&as_stored, 0, out);
+    }
     free(raw);
     return out;
 }

@@ -25,9 +25,9 @@ void *strip_memory(arena *mem, size_t n) {
 
 /* Whether a strip of F16 holds an infinity or NaN. */
 static int overflows_f16(const void *strip, int64_t cols) {
-    const unsigned char *bytes = strip;
-    for (size_t i = 0; i < 2 * STRIP * (size_t)cols; i += 2)
-        if ((bytes[i + 1] & 0x7c) == 0x7c) return 1;
+    const uint16_t *bits = strip;
+    for (size_t i = 0; i < STRIP * (size_t)cols; i++)
+        if ((bits[i] & 0x7c00) == 0x7c00) return 1;
     return 0;
 }
 

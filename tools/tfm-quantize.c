@@ -46,9 +46,9 @@ static int quantize_matrix(job *j, const tfm_weight *from, const tfm_tensor *to,
         if (code)
             return tool_fail(j->err, code, "%s: tensor %s: %s", j->file, tfm_weight_name(from->stack, from->layer,
                              from->role, from->expert, name, sizeof name), strip_error(code, to->type));
-        const size_t bytes = (size_t)((s.n_rows + STRIP - 1) / STRIP) * strip;
-        code = writer_data(&j->writer, s.out, bytes, j->err);
-        progress_update(j->bar, j->done += bytes, j->total);
+        const tfm_tensor strips = {s.out, to->type, TFM_TILED, s.n_rows, to->cols};
+        code = writer_rows(&j->writer, &strips, j->err);
+        progress_update(j->bar, j->done += tfm_tensor_bytes(to->type, TFM_TILED, s.n_rows, to->cols), j->total);
     }
     return code;
 }
@@ -60,8 +60,7 @@ static int write_tensors(job *j) {
         arena mem = {NULL, 0, 0, 0};
         tfm_model_weight(j->model, i, &w);
         const tfm_tensor *to = &j->out[i].t;
-        size_t bytes = tfm_tensor_bytes(to->type, to->layout, to->rows, to->cols);
-        if (w.t.type == to->type) code = writer_data(&j->writer, w.t.data, bytes, j->err);
+        if (w.t.type == to->type) code = writer_rows(&j->writer, &w.t, j->err);
         else code = quantize_matrix(j, &w, to, &mem);
         arena_free(&mem);
     }

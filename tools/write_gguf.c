@@ -631,6 +631,7 @@ static int write_vector(const job *j, int64_t n, const row_origin *origin, uint6
         memcpy(&values[i], (const float *)tensor_of(j, w)->data + origin[i].row, sizeof *values);
         if (is_norm(w->role)) values[i] += j->fold;
     }
+    if (!code) file_order(TFM_F32, values, n);
     if (!code) code = sink_write(out, at, values, (size_t)n * sizeof *values, j->err);
     free(values);
     return code;
@@ -647,6 +648,7 @@ static int write_matrix(const job *j, const ckpt_tensor *t, const row_origin *or
             const tfm_weight *w = &j->p.weights[origin[r + i].item];
             tfm_source_row(tensor_of(j, w), origin[r + i].row, rows + (size_t)i * row_bytes);
         }
+        file_order(t->type, rows, n * t->cols);
         code = sink_write(out, at + (uint64_t)r * row_bytes, rows, (size_t)n * row_bytes, j->err);
         advance(j, at - j->n_head + (uint64_t)(r + n) * row_bytes);
     }

@@ -1,4 +1,5 @@
 /* writer.c - header · section table · description · directory · tokenizer · data · provenance. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "writer.h"
@@ -134,7 +135,7 @@ static int next_tensor(tfm_file_writer *w, tfm_error *err) {
     return pad64(w, err);
 }
 
-int writer_data(tfm_file_writer *w, const void *bytes, size_t n, tfm_error *err) {
+static int append_data(tfm_file_writer *w, const void *bytes, size_t n, tfm_error *err) {
     int code = w->left ? TFM_OK : next_tensor(w, err);
     if (code) return code;
     if (n > w->left)
@@ -142,6 +143,23 @@ int writer_data(tfm_file_writer *w, const void *bytes, size_t n, tfm_error *err)
     tfm_hash_feed(&w->hash, bytes, n);
     w->left -= n;
     return append(w, bytes, n, err);
+}
+
+/* Strip by strip through a buffer, in which they get the file's byte order. */
+int writer_rows(tfm_file_writer *w, const tfm_tensor *rows, tfm_error *err) {
+    tfm_tensor part = *rows;
+    const int64_t step = rows->layout == TFM_TILED ? 16 : 1;
+    size_t bytes = tfm_tensor_bytes(part.type, part.layout, step, part.cols);
+    void *buffer = bytes ? malloc(bytes) : NULL;
+    int code = buffer ? TFM_OK : tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    part.rows = step;
+    for (int64_t row = 0; !code && row < rows->rows; row += step) {
+        part.data = (const char *)rows->data + (size_t)(row / step) * bytes;
+        tfm_file_order(&part, buffer);
+        code = append_data(w, buffer, bytes, err);
+    }
+    free(buffer);
+    return code;
 }
 
 int writer_section(tfm_file_writer *w, uint32_t id, const void *bytes, size_t n, tfm_error *err) {

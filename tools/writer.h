@@ -24,8 +24,8 @@ typedef struct tfm_file_writer {
  * for a file that holds a tokenizer alone; tokenizer may be NULL. The sink must outlive w. */
 int writer_begin(tfm_file_writer *w, sink *out, arena *mem, const tfm_config *c, const tfm_weight *tensors,
                  int64_t n_tensors, const void *tokenizer, size_t tokenizer_bytes, tfm_error *err);
-/* The tensors' bytes in their order and layout, in pieces of any size within a tensor. */
-int writer_data(tfm_file_writer *w, const void *bytes, size_t n, tfm_error *err);
+/* The next rows of the tensors in their order, as they stand in memory; of a TILED one whole strips. */
+int writer_rows(tfm_file_writer *w, const tfm_tensor *rows, tfm_error *err);
 /* One more section behind the tensors, when they are complete; there is room for one. */
 int writer_section(tfm_file_writer *w, uint32_t id, const void *bytes, size_t n, tfm_error *err);
 /* Provenance, directory and header: the file is whole. */
