@@ -20,7 +20,7 @@ PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(notdir $(wildcard tools/tfm-*.c examples
 TESTS    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_dropin.c tests/test_recipes.c tests/size_embedded.c,$(wildcard tests/*.c)))
 ARCHIVE  := $(BUILD)/libtools.a
 
-.PHONY: all help run test sanitize tsan cross wasm wasm-test wasm-kernels wasm-size wasm-bench compilers embedded embedded-test fuzz text large real quality size bench bench-text bench-rivals clean
+.PHONY: all help run test sanitize tsan platforms wasm wasm-test wasm-kernels wasm-size wasm-bench compilers embedded embedded-test fuzz text large real quality size bench bench-text bench-rivals clean
 .PRECIOUS: $(BUILD)/%.o
 
 all: $(PROGRAMS)
@@ -34,7 +34,8 @@ help:
 	@echo "Long suites, each alone:"
 	@echo "make sanitize     the tests under address and undefined-behaviour sanitizers (CC, default gcc)"
 	@echo "make tsan         the tests of threads under the thread sanitizer (gcc)"
-	@echo "make cross        the tests built by CC and run by RUN, e.g. aarch64-linux-gnu-gcc and qemu-aarch64"
+	@echo "make platforms    files and tests on other machines by cross compilers and emulators (make cross-NAME: one):"
+	@echo "                  $(PLATFORMS)"
 	@echo "make wasm         $(BUILD)/wasm: WebAssembly modules and a page to try them (clang, lld)"
 	@echo "make wasm-test    their tests in node and in headless Chromium (node, playwright-core)"
 	@echo "make embedded     the story model as a program for microcontrollers (gcc-arm-none-eabi, gcc-riscv64-unknown-elf)"
@@ -132,11 +133,18 @@ tsan:
 	    CFLAGS="-g -O1 -fsanitize=thread"
 	$(BUILD)/tsan/run_tests --dir $(BUILD)/tsan/tests pool families model
 
-# On another machine: make cross CC=aarch64-linux-gnu-gcc RUN=qemu-aarch64 BUILD=build/aarch64
-RUN =
-cross:
-	@$(MAKE) --no-print-directory $(BUILD)/run_tests BUILD=$(BUILD) CC=$(CC) CFLAGS="-O2 $(CROSS_FLAGS)" LDFLAGS=-static
-	@$(RUN) $(BUILD)/run_tests --dir $(BUILD)/tests
+# Other machines, emulated: the table stands in tests/platforms.sh. All of them, as many at a time as there are processors;
+# or one: make cross-s390x. All of run_tests runs on each.
+PLATFORMS = $(shell sh tests/platforms.sh . --names)
+PLATFORM_ONE = log=$$0/$$1.log; sh tests/platforms.sh $$0 $$1 > $$log 2>&1; status=$$?; \
+    echo "$$1: $$(tail -n 1 $$log)"; echo "exit status $$status" >> $$log
+
+platforms: all $(BUILD)/stories.tfm
+	@printf '%s\n' $(PLATFORMS) | xargs -n 1 -P $(JOBS) sh -c '$(PLATFORM_ONE)' $(BUILD)
+	@cat $(PLATFORMS:%=$(BUILD)/%.log) | $(SUM)
+
+cross-%: all $(BUILD)/stories.tfm
+	@sh tests/platforms.sh $(BUILD) $*
 
 # The story model for microcontrollers, see examples/embedded; `trap` is the Cortex-M4 with a fault where memory is read
 # unaligned.

@@ -730,7 +730,8 @@ typedef struct tfm_model_config {
 } tfm_model_config;
 
 #ifndef TFM_NO_STDIO
-/* Opens a .tfm file: mapped read-only on POSIX systems, read into memory elsewhere. cfg may be NULL. */
+/* Opens a .tfm file: mapped read-only on POSIX systems and Windows (the path is UTF-8 there), read into memory elsewhere.
+   cfg may be NULL. */
 TFM_API tfm_result tfm_model_open(const char *path, const tfm_model_config *cfg, tfm_model **out, tfm_error *err);
 #endif
 /* The same from memory (ROM, blob, fetched array): used in place, 64-byte aligned, must outlive the model. */
@@ -1099,6 +1100,11 @@ TFM_API int32_t tfm_argmax(const float *logits, int32_t n);
 #elif defined(__GNUC__) && !defined(__TINYC__)
 #pragma GCC push_options
 #pragma GCC optimize("fp-contract=off")
+#if defined(__i386__) && !defined(__SSE2_MATH__) /* the x87 unit keeps more digits than float32 has */
+#pragma GCC target("sse2,fpmath=sse")
+#endif
+#elif defined(_MSC_VER)
+#pragma fp_contract(off)
 #endif
 
 #if defined(__BYTE_ORDER__) && defined(__ORDER_BIG_ENDIAN__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
@@ -1107,8 +1113,39 @@ TFM_API int32_t tfm_argmax(const float *logits, int32_t n);
 #define TFM__BIG_ENDIAN 0
 #endif
 
-#if !defined(TFM_NO_MMAP) && !defined(TFM_NO_STDIO)
-#if defined(__unix__) || defined(__APPLE__) /* elsewhere files are read into memory */
+#if !defined(TFM_NO_STDIO) && defined(_WIN32)
+/* What is needed of windows.h, whose thousands of names stay out of the user's program; to the letter as there, so that
+   it may come before or later. */
+#ifdef __cplusplus
+extern "C" {
+#endif
+struct _SECURITY_ATTRIBUTES;
+union _LARGE_INTEGER;
+#ifdef _WIN64
+typedef unsigned long long tfm__win_size;
+#else
+typedef unsigned long tfm__win_size;
+#endif
+#define TFM__WINDOWS(type) __declspec(dllimport) type __stdcall
+TFM__WINDOWS(void *) CreateFileW(const wchar_t *path, unsigned long access, unsigned long share,
+                                 struct _SECURITY_ATTRIBUTES *security, unsigned long how, unsigned long flags, void *other);
+TFM__WINDOWS(void *) CreateFileMappingW(void *file, struct _SECURITY_ATTRIBUTES *security, unsigned long protect,
+                                        unsigned long size_high, unsigned long size_low, const wchar_t *name);
+TFM__WINDOWS(void *) MapViewOfFile(void *mapping, unsigned long access, unsigned long high, unsigned long low,
+                                   tfm__win_size bytes);
+TFM__WINDOWS(int) UnmapViewOfFile(const void *view);
+TFM__WINDOWS(int) GetFileSizeEx(void *file, union _LARGE_INTEGER *size);
+TFM__WINDOWS(int) CloseHandle(void *handle);
+TFM__WINDOWS(int) MultiByteToWideChar(unsigned int page, unsigned long flags, const char *text, int n, wchar_t *out, int room);
+#ifdef __cplusplus
+}
+#endif
+#endif
+
+#if !defined(TFM_NO_MMAP) && !defined(TFM_NO_STDIO) /* elsewhere files are read into memory */
+#if defined(_WIN32)
+#define TFM__MAP_WINDOWS 1
+#elif defined(__unix__) || defined(__APPLE__)
 #define TFM__MAP_POSIX 1
 #include <sys/types.h>
 #include <sys/mman.h>
@@ -1438,8 +1475,6 @@ static void tfm__sin_cos(float angle, float *sin_out, float *cos_out) {
 #elif defined(__GNUC__) && !defined(__TINYC__)
 #pragma GCC push_options
 #pragma GCC optimize("fp-contract=off")
-#elif defined(_MSC_VER)
-#pragma fp_contract(off)
 #endif
 
 /* The types in blocks, in the order of tfm__formats. */
@@ -3337,9 +3372,32 @@ TFM_API tfm_result tfm_model_from_weights(const tfm_config *c, const tfm_weight 
 
 #ifndef TFM_NO_STDIO
 
+#if defined(_WIN32)
+enum { TFM__MAX_PATH = 1024 };
+
+/* Paths are UTF-8: as UTF-16, or 0 if it is no such path. */
+static int tfm__wide_path(const char *path, wchar_t *out) {
+    return MultiByteToWideChar(65001 /* UTF-8 */, 8 /* no bad characters */, path, -1, out, TFM__MAX_PATH) > 0;
+}
+
+#if defined(_MSC_VER)
+#pragma warning(push)
+#pragma warning(disable : 4996) /* fopen is not what it calls safe */
+#endif
+static FILE *tfm__fopen(const char *path) {
+    wchar_t wide[TFM__MAX_PATH];
+    return tfm__wide_path(path, wide) ? _wfopen(wide, L"rb") : NULL;
+}
+#if defined(_MSC_VER)
+#pragma warning(pop)
+#endif
+#else
+static FILE *tfm__fopen(const char *path) { return fopen(path, "rb"); }
+#endif
+
 /* Reads the whole file into an allocation. */
 static tfm_result tfm__read_file(const char *path, const tfm_allocator *a, void **data, size_t *bytes, tfm_error *err) {
-    FILE *f = fopen(path, "rb");
+    FILE *f = tfm__fopen(path);
     if (!f) return tfm__fail(err, TFM_ERR_IO, "%s: cannot be opened", path);
     int64_t size = -1;
 #if defined(_WIN32)
@@ -3366,7 +3424,29 @@ static tfm_result tfm__read_file(const char *path, const tfm_allocator *a, void 
     return TFM_OK;
 }
 
-#ifdef TFM__MAP_POSIX
+#if defined(TFM__MAP_WINDOWS)
+static tfm_result tfm__map_file(const char *path, void **data, size_t *bytes, tfm_error *err) {
+    wchar_t wide[TFM__MAX_PATH];
+    int64_t size = 0;
+    void *file = tfm__wide_path(path, wide) /* to read, others too; one that is there, no flags */
+                     ? CreateFileW(wide, 0x80000000ul, 1, NULL, 3, 0, NULL) : (void *)(intptr_t)-1;
+    if (file == (void *)(intptr_t)-1) return tfm__fail(err, TFM_ERR_IO, "%s: cannot be opened", path);
+    tfm_result r = TFM_OK;
+    if (!GetFileSizeEx(file, (union _LARGE_INTEGER *)(void *)&size) || (uint64_t)size > SIZE_MAX / 2) {
+        r = tfm__fail(err, TFM_ERR_IO, "%s: not a regular file, or too large for this host", path);
+    } else if (size < TFM_FILE_HEADER_BYTES) {
+        r = tfm__fail(err, TFM_ERR_FORMAT, "%s: not a .tfm file (only %l bytes)", path, size);
+    } else {
+        void *mapping = CreateFileMappingW(file, NULL, 2 /* read-only pages */, 0, 0, NULL);
+        *data = mapping ? MapViewOfFile(mapping, 4 /* to read */, 0, 0, 0) : NULL;
+        *bytes = (size_t)size;
+        if (!*data) r = tfm__fail(err, TFM_ERR_IO, "%s: cannot be mapped", path);
+        if (mapping) CloseHandle(mapping); /* the view holds it, and the file */
+    }
+    CloseHandle(file);
+    return r;
+}
+#elif defined(TFM__MAP_POSIX)
 static tfm_result tfm__map_file(const char *path, void **data, size_t *bytes, tfm_error *err) {
     struct stat st;
     const int fd = open(path, O_RDONLY | O_NONBLOCK); /* a pipe must not block */
@@ -3388,13 +3468,12 @@ static tfm_result tfm__map_file(const char *path, void **data, size_t *bytes, tf
 #endif
 
 static void tfm__unload(const tfm_allocator *a, int mapped, void *data, size_t bytes) {
-#ifdef TFM__MAP_POSIX
-    if (mapped) {
-        munmap(data, bytes);
-        return;
-    }
+#if defined(TFM__MAP_WINDOWS)
+    if (mapped) UnmapViewOfFile(data);
+#elif defined(TFM__MAP_POSIX)
+    if (mapped) munmap(data, bytes);
 #endif
-    (void)mapped;
+    if (mapped) return;
     tfm__release(a, data, bytes ? bytes : 1);
 }
 
@@ -3415,7 +3494,7 @@ TFM_API tfm_result tfm_model_open(const char *path, const tfm_model_config *cfg,
     int mapped = 0;
     tfm_result r;
     *out = NULL;
-#ifdef TFM__MAP_POSIX
+#if defined(TFM__MAP_WINDOWS) || defined(TFM__MAP_POSIX)
     mapped = !(cfg && cfg->no_mmap);
     if (mapped) r = tfm__map_file(path, &data, &bytes, err);
     else

@@ -1,7 +1,9 @@
 /* test_dropin.c - the header as a stranger drops it in: two source files of one program, C or C++, any switch.
  *
  * Compiled twice by test_dropin.sh, with UNIT=1 and UNIT=2. Unit 1 always holds the implementation; unit 2 holds none
- * and uses that of unit 1, or, under TFM_STATIC, one of its own. Each builds a model in memory and runs it.
+ * and uses that of unit 1, or, under TFM_STATIC, one of its own. Each builds a model in memory and runs it. The last line
+ * on stdout holds a hash of the logits' bits, of the widest pass and of the scalar one: no compiler, flag or machine may
+ * change the second.
  */
 #include "tfm.h" /* the declarations alone may come first, and twice */
 #include "tfm.h"
@@ -19,8 +21,8 @@ enum { D_MODEL = 8, N_VOCAB = 5, N_CTX = 4, MEMORY = 1 << 20 };
 #ifdef __cplusplus
 extern "C" {
 #endif
-int use_tfm(void);
-int use_tfm_too(void);
+int use_tfm(uint32_t *bits);
+int use_tfm_too(uint32_t *bits);
 #ifdef __cplusplus
 }
 #endif
@@ -73,7 +75,7 @@ static int bind_all(const tfm_config *c, tfm_weight *w) {
     return n;
 }
 
-static int run_session(const tfm_model *m) {
+static int run_session(const tfm_model *m, int32_t isa, uint32_t *bits) {
     static union { unsigned char bytes[MEMORY]; uint64_t align; } room;
     static const int32_t ids[3] = {1, 4, 2};
     tfm_session *s = NULL;
@@ -81,10 +83,17 @@ static int run_session(const tfm_model *m) {
     tfm_error err;
     memset(&cfg, 0, sizeof cfg);
     cfg.size = sizeof cfg;
+    cfg.isa = isa;
     if (tfm_session_init(m, &cfg, room.bytes + (64 - (uintptr_t)room.bytes % 64) % 64, MEMORY - 64, &s, &err)) return 3;
     if (tfm_eval(s, ids, 3, &err)) return 4;
     const float *logits = tfm_logits(s, 0);
     if (!logits || !(logits[0] > -1e4f && logits[0] < 1e4f)) return 5;
+    *bits = 0;
+    for (int i = 0; i < N_VOCAB; i++) {
+        uint32_t word;
+        memcpy(&word, &logits[i], sizeof word);
+        *bits = (*bits ^ word) * 0x01000193u;
+    }
     return logits[0] < logits[1] || logits[0] > logits[1] ? 0 : 6;
 }
 
@@ -116,7 +125,7 @@ static int run_refused(const tfm_config *c, tfm_block *b, const tfm_model_config
 #endif
 }
 
-static int run(void) {
+static int run(uint32_t *bits) { /* of the widest pass and of the scalar one */
     tfm_config c;
     tfm_block b;
     tfm_weight w[32];
@@ -133,19 +142,22 @@ static int run(void) {
     cfg.size = sizeof cfg;
     cfg.allocator = &allocator;
     if (tfm_model_from_weights(&c, w, bind_all(&c, w), &cfg, &m, &err)) return 2;
-    const int r = run_session(m);
+    int r = run_session(m, TFM_ISA_AUTO, &bits[0]);
+    if (!r) r = run_session(m, TFM_ISA_SCALAR, &bits[1]);
     tfm_model_close(m);
     return r ? r : run_refused(&c, &b, &cfg, w);
 }
 
 #if UNIT == 2
-int use_tfm_too(void) { return run(); }
+int use_tfm_too(uint32_t *bits) { return run(bits); }
 #else
-int use_tfm(void) { return run(); }
+int use_tfm(uint32_t *bits) { return run(bits); }
 
 int main(void) {
-    const int one = use_tfm(), two = use_tfm_too();
+    uint32_t bits[2] = {0, 0}, too[2] = {0, 0};
+    const int one = use_tfm(bits), two = use_tfm_too(too);
     if (one || two) printf("unit 1: %d, unit 2: %d\n", one, two);
-    return one || two;
+    printf("bits %08lx %08lx\n", (unsigned long)bits[0], (unsigned long)bits[1]);
+    return one || two || memcmp(bits, too, sizeof bits) != 0;
 }
 #endif

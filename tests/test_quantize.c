@@ -284,6 +284,8 @@ static uint64_t hash_strips(int32_t type, const float *x, const float *importanc
                      strip_memory(&mem, bytes), strip_memory(&mem, strip_work_bytes(TFM_F32, COLS, &t))};
     if (!p || !job.out || !job.work) exit(1);
     check(strips_convert(&job, &t) == TFM_OK, "%s on %d threads", tfm_type_get(type)->name, threads);
+    const tfm_tensor strips = {job.out, type, TFM_TILED, MANY, COLS};
+    tfm_file_order(&strips, job.out);
     const uint64_t hash = hash_of(job.out, bytes, 0xcbf29ce484222325u);
     pool_free(p);
     arena_free(&mem);

@@ -89,7 +89,8 @@ static int write_checkpoint(const char *dir) {
     }
     length += (size_t)sprintf(header + length, "}");
     for (int i = 0; i < 8; i++) file[i] = (unsigned char)((uint64_t)length >> 8 * i);
-    memcpy(header + length, data, 4 * n); /* little-endian hosts */
+    file_order(TFM_F32, data, (int64_t)n);
+    memcpy(header + length, data, 4 * n);
     tfm_error err;
     return !make_directory(dir, &err) && write_file(dir, "config.json", config, sizeof config - 1) &&
            write_file(dir, "model.safetensors", file, 8 + length + 4 * n);
