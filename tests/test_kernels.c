@@ -292,9 +292,22 @@ static void decode(block *b, int32_t type, const uint8_t *p) {
     }
 }
 
-/* acc + a * b, rounded once or twice. */
+/* acc + a * b, rounded once: some libraries' fmaf is not. The product is exact in double; where the sum is not, its last bit
+ * is made odd, so that the second rounding cannot meet a tie that is none. */
+static float madd_fused(float a, float b, float acc) {
+    const double product = (double)a * (double)b, x = (double)acc;
+    double sum = product + x;
+    const double part = sum - product, rest = (product - (sum - part)) + (x - part);
+    uint64_t bits;
+    memcpy(&bits, &sum, 8);
+    if (rest != 0 && !(bits & 1)) bits += (rest > 0) == (sum > 0) ? 1u : ~(uint64_t)0;
+    memcpy(&sum, &bits, 8);
+    return (float)sum;
+}
+
+/* The same, or rounded twice. */
 static float madd(int fused, float a, float b, float acc) {
-    if (fused) return fmaf(a, b, acc);
+    if (fused) return madd_fused(a, b, acc);
     volatile float product = a * b;
     volatile float sum = acc + product;
     return sum;

@@ -38,6 +38,12 @@ static void test_sqrt(void) {
     check(tfm__sqrt(inf) == inf && nan != nan && tfm__f32_bits(zero) == 0x80000000u, "roots of special values");
 }
 
+/* The angle less whole turns, as the sines of some libraries are wrong far from 0; the turn is two doubles. */
+static double less_turns(double a) {
+    const double turn = 6.283185307179586477, more = 2.449293598294706e-16, rest = fmod(a, turn);
+    return rest - (a - rest) / turn * more;
+}
+
 /* Worst errors of sine and cosine over the angles from `low` to `high` (bit patterns) and their negatives. */
 static void test_angles(uint32_t low, uint32_t high, uint32_t step) {
     double worst = 0;
@@ -47,7 +53,7 @@ static void test_angles(uint32_t low, uint32_t high, uint32_t step) {
         float s, c, minus_s, minus_c;
         tfm__sin_cos(a, &s, &c);
         tfm__sin_cos(-a, &minus_s, &minus_c);
-        const double e = fmax(ulps(s, sin((double)a)), ulps(c, cos((double)a)));
+        const double angle = less_turns((double)a), e = fmax(ulps(s, sin(angle)), ulps(c, cos(angle)));
         if (e > worst) worst = e, at = a;
         if (minus_s != -s || minus_c != c) worst = 1e9;
     }

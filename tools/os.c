@@ -59,19 +59,23 @@ static char *to_utf8(const wchar_t *wide)
     return text;
 }
 
-int os_info_of(int fd, os_info *info)
+static int info_of_handle(HANDLE file, os_info *info)
 {
     BY_HANDLE_FILE_INFORMATION id;
-    struct _stat64 st;
-    if (_fstat64(fd, &st) != 0) return -1;
-    info->kind = (st.st_mode & _S_IFMT) == _S_IFREG ? PATH_FILE : PATH_OTHER;
-    info->size = (uint64_t)st.st_size;
-    info->device = info->number = 0;
-    if (GetFileInformationByHandle((HANDLE)_get_osfhandle(fd), &id)) {
-        info->device = id.dwVolumeSerialNumber;
-        info->number = (uint64_t)id.nFileIndexHigh << 32 | id.nFileIndexLow;
-    }
+    memset(info, 0, sizeof *info);
+    info->kind = PATH_OTHER;
+    if (GetFileType(file) != FILE_TYPE_DISK) return 0;
+    if (!GetFileInformationByHandle(file, &id)) return -1;
+    info->kind = id.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY ? PATH_DIRECTORY : PATH_FILE;
+    info->size = (uint64_t)id.nFileSizeHigh << 32 | id.nFileSizeLow;
+    info->device = id.dwVolumeSerialNumber;
+    info->number = (uint64_t)id.nFileIndexHigh << 32 | id.nFileIndexLow;
     return 0;
+}
+
+int os_info_of(int fd, os_info *info)
+{
+    return info_of_handle((HANDLE)_get_osfhandle(fd), info);
 }
 
 int os_open(const char *path, int create)
@@ -85,18 +89,21 @@ int os_open(const char *path, int create)
 
 int os_stat(const char *path, os_info *info)
 {
-    struct _stat64 st;
+    const DWORD share = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
     wchar_t *wide = to_wide(path);
-    int fd, result = wide != NULL ? _wstat64(wide, &st) : -1;
+    HANDLE file;
+    DWORD why;
+    int result;
+    if (wide == NULL) return -1;
+    file = CreateFileW(wide, 0, share, NULL, OPEN_EXISTING, FILE_FLAG_BACKUP_SEMANTICS, NULL); /* folders too */
+    why = GetLastError();
     free(wide);
-    if (result != 0) return -1;
-    memset(info, 0, sizeof *info);
-    info->kind = PATH_DIRECTORY;
-    if ((st.st_mode & _S_IFMT) == _S_IFDIR) return 0;
-    fd = os_open(path, 0);
-    if (fd < 0) return -1;
-    result = os_info_of(fd, info);
-    _close(fd);
+    if (file == INVALID_HANDLE_VALUE) {
+        errno = why == ERROR_ACCESS_DENIED || why == ERROR_SHARING_VIOLATION ? EACCES : ENOENT;
+        return -1;
+    }
+    result = info_of_handle(file, info);
+    CloseHandle(file);
     return result;
 }
 
