@@ -160,23 +160,24 @@ compilers:
 	@sh tests/test_dropin.sh $(BUILD)/dropin
 
 CLANG = clang-16
-FUZZERS = tfm gguf safetensors checkpoint chat tokenizer regex
+FUZZERS = tfm gguf safetensors checkpoint chat tokenizer regex json vocabulary convert
 # The scalar pass: the others read the same places, and clang needs minutes for them under these flags.
 FUZZ_CFLAGS = -g -O1 -fsanitize=fuzzer-no-link,address,undefined -fno-sanitize-recover=all -DTFM_FUZZING -DTFM_NO_SIMD
 
 $(BUILD)/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(ARCHIVE)
 	$(CC) $(CFLAGS) -fsanitize=fuzzer -pthread -o $@ $^ $(LDLIBS)
 
-# One target, as many at a time as there are processors: sh -c FUZZ_ONE BUILD TARGET.
+# One target, as many at a time as there are processors: sh -c FUZZ_ONE BUILD TARGET. An input that takes 10 s counts as one
+# that never ends.
 JOBS = $(shell getconf _NPROCESSORS_ONLN)
 FUZZ_ONE = d=$$0/fuzz f=$$1; mkdir -p $$d/corpus_$$f $$0/tests/seeds_$$f; \
-    if $$d/fuzz_$$f -max_total_time=$(T) -timeout=20 -rss_limit_mb=4096 -verbosity=1 -print_final_stats=0 \
+    if $$d/fuzz_$$f -max_total_time=$(T) -timeout=10 -dict=tests/fuzz/$$f.dict -rss_limit_mb=4096 -verbosity=1 -print_final_stats=0 \
         -artifact_prefix=$$d/$$f- $$d/corpus_$$f $$0/tests/seeds_$$f > $$d/$$f.log 2>&1; \
     then echo ok > $$d/$$f.result; echo "fuzz_$$f: $$(tail -n 1 $$d/$$f.log)"; \
     else echo "FAILED fuzz_$$f:"; tail -n 40 $$d/$$f.log; fi
 
 fuzz: $(BUILD)/run_tests
-	@$(BUILD)/run_tests --dir $(BUILD)/tests seeds file split sources tokenizer_kinds > /dev/null || echo "the tests fail: make test"
+	@$(BUILD)/run_tests --dir $(BUILD)/tests seeds file convert imatrix llama2c sources tokenizer_kinds tokenizer_sent tokenizer_gguf > /dev/null || echo "the tests fail: make test"
 	@$(MAKE) --no-print-directory $(FUZZERS:%=$(BUILD)/fuzz/fuzz_%) BUILD=$(BUILD)/fuzz CC=$(CLANG) CFLAGS="$(FUZZ_CFLAGS)"
 	@rm -f $(BUILD)/fuzz/*.result; printf '%s\n' $(FUZZERS) | xargs -n 1 -P $(JOBS) sh -c '$(FUZZ_ONE)' $(BUILD); \
 	    passed=$$(cat $(BUILD)/fuzz/*.result | grep -c ok); \

@@ -52,6 +52,24 @@ int output_open(output *o, int code) {
     return code;
 }
 
+void output_use(output *o, int code, const char *what) {
+    const int32_t ids[2] = {0, 1};
+    tfm_session_config cfg;
+    tfm_session *s;
+    size_t bytes;
+    if (code) {
+        check(o->err.msg[0] && !strchr(o->err.msg, '\n'), "%s: an error without a line", what);
+        return;
+    }
+    memset(&cfg, 0, sizeof cfg);
+    cfg.size = sizeof cfg;
+    cfg.n_ctx = 4;
+    cfg.n_batch = 2;
+    if (tfm_session_size(o->model, &cfg, &bytes, NULL) || bytes > 1 << 24 || tfm_session_new(o->model, &cfg, &s, NULL)) return;
+    tfm_eval(s, ids, tfm_model_config_of(o->model)->n_vocab > 1 ? 2 : 1, NULL);
+    tfm_session_free(s);
+}
+
 void put_le(unsigned char *to, size_t *at, uint64_t value, int bytes) {
     for (int i = 0; i < bytes; i++) to[(*at)++] = (unsigned char)(value >> (8 * i));
 }

@@ -20,6 +20,9 @@ convert_options output_options(output *o); /* every tensor as it is, warnings to
 /* Opens what was converted, checked whole; code is what the converter returned. */
 int output_open(output *o, int code);
 
+/* After damage: the error is one line, or the model runs. */
+void output_use(output *o, int code, const char *what);
+
 /* Converts a GGUF or llama2.c file and opens what comes out. */
 int output_convert(output *o, const void *bytes, size_t n);
 /* .tfm -> GGUF -> .tfm; `error`: a part of the message, or NULL: it must be the same again, bit for bit. */

@@ -66,6 +66,7 @@
     ROW(mix) \
     ROW(imatrix) \
     ROW(convert_config) \
+    ROW(convert_absurd) \
     ROW(convert_head) \
     ROW(convert_directory) \
     ROW(convert_gguf) \

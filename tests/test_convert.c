@@ -266,6 +266,49 @@ static void check_row(const config_row *row) {
     output_end(&o);
 }
 
+/* What may stand in the place of a value, right for no key or for few. */
+static const char *const absurd[] = {
+    "0", "-1", "1", "2", "3", "2147483647", "2147483648", "-2147483648", "4294967297", "9223372036854775807", "1e400", "-1e-400",
+    "1e18", "0.5", "NaN", "-Infinity", "null", "true", "\"x\"", "\"\"", "[]", "[0]", "[[[[]]]]", "{}", "{\"a\":1}"};
+
+/* The end of the value that begins at p: a number, string, word or list. */
+static const char *value_end(const char *p) {
+    int depth = 0;
+    for (; *p; p++) {
+        if (*p == '"') for (p++; *p && *p != '"'; p++) {}
+        depth += (*p == '[' || *p == '{') - (*p == ']' || *p == '}');
+        if (depth < 0 || (!depth && (*p == ',' || *p == 0))) return p;
+    }
+    return p;
+}
+
+/* Each value of a configuration becomes an absurd one: an error of one line, or a model that runs. */
+static void check_absurd(const config_row *row, const builder *b, size_t *turn) {
+    char config[2048], other[2048];
+    config_text(config, sizeof config, row->model_type, row->extra);
+    for (const char *p = strchr(config, ':'); p; p = strchr(p + 1, ':')) {
+        const char *end = value_end(p + 1);
+        output o;
+        snprintf(other, sizeof other, "%.*s%s%s", (int)(p + 1 - config), config, absurd[(*turn)++ % (sizeof absurd / sizeof *absurd)], end);
+        output_start(&o);
+        convert_options options = output_options(&o);
+        output_use(&o, convert_files(&o, b, other, NULL, &options), other);
+        output_end(&o);
+    }
+}
+
+void test_convert_absurd(void) {
+    size_t turn = 0;
+    for (size_t i = 0; i < sizeof config_rows / sizeof *config_rows; i++) {
+        builder *b = calloc(1, sizeof *b);
+        if (!b) exit(1);
+        add_model(b, "model.", config_rows[i].parts);
+        finish_safetensors(b);
+        for (int k = 0; k < 2; k++) check_absurd(&config_rows[i], b, &turn);
+        free(b);
+    }
+}
+
 void test_convert_config(void) {
     for (size_t i = 0; i < sizeof config_rows / sizeof *config_rows; i++) check_row(&config_rows[i]);
 }

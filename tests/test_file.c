@@ -165,7 +165,11 @@ static void survive(const tiny_file *f) {
     tfm_session *s;
     tfm_session_config cfg = tiny_exact(4, 3);
     size_t bytes = 0;
-    if (tfm_model_from_memory(f->data, f->size, NULL, &m, NULL)) return;
+    tfm_error err;
+    if (tfm_model_from_memory(f->data, f->size, NULL, &m, &err)) {
+        check(err.msg[0] && !strchr(err.msg, '\n'), "a refusal without a line");
+        return;
+    }
     if (!tfm_session_size(m, &cfg, &bytes, NULL) && bytes < 1 << 24 && !tfm_session_new(m, &cfg, &s, NULL)) {
         tfm_eval(s, ids, 3, NULL);
         tfm_session_free(s);
@@ -304,6 +308,59 @@ static void test_forged(const tiny_file *f) {
     }
     check(!memcmp(forged.data, f->data, f->size), "the forger lost track");
     tiny_file_free(&forged);
+}
+
+/* Numbers that lie: every word of the description and of the directory, and every double word of the table of sections and of
+   the directory, becomes something absurd. */
+static void test_lies(const tiny_file *f) {
+    static const uint64_t lies[] = { 0, 1, 2, 3, 64, 65536, 0x7fffffff, 0x80000000u, 0xffffffffu, 0x7fc00000 /* NaN */,
+        0xffc00000u, 0x7f800000 /* infinity */, 0xff800000u, 0xbf800000u /* -1 */, 0x7f7fffff, 0x00000001, 0x3f800000,
+        (uint64_t)1 << 32, (uint64_t)1 << 58, (uint64_t)1 << 63, ~(uint64_t)0, ~(uint64_t)0 - 63 };
+    static const uint32_t ids[] = { 0, TFM_SECTION_DESCRIPTION, TFM_SECTION_DIRECTORY };
+    tiny_file forged = { NULL, 0, 0 };
+    forged.data = (unsigned char *)tiny_alloc(f->size);
+    forged.size = f->size;
+    memcpy(forged.data, f->data, f->size);
+    for (size_t k = 0; k < sizeof ids / sizeof ids[0]; k++) {
+        size_t n = TFM_FILE_HEADER_BYTES + load_u32(f->data + AT_SECTIONS) * (size_t)TFM_FILE_SECTION_BYTES;
+        unsigned char *p = forged.data + (ids[k] ? (size_t)(section(f, ids[k], &n) - f->data) : 0);
+        for (size_t i = 0; i + 8 <= n; i += 4)
+            for (size_t v = 0; v < sizeof lies / sizeof lies[0]; v++) {
+                unsigned char kept[8];
+                const size_t bytes = lies[v] >> 32 ? 8 : 4;
+                if (bytes == 8 && (i % 8 || ids[k] == TFM_SECTION_DESCRIPTION)) continue;
+                memcpy(kept, p + i, 8);
+                for (size_t b = 0; b < bytes; b++) p[i + b] = (unsigned char)(lies[v] >> 8 * b);
+                forge_hashes(&forged);
+                survive(&forged);
+                memcpy(forged.data, f->data, TFM_FILE_HEADER_BYTES + 64 * (size_t)TFM_FILE_SECTION_BYTES);
+                memcpy(p + i, kept, 8);
+            }
+    }
+    check(!memcmp(forged.data, f->data, f->size), "the forger lost track");
+    tiny_file_free(&forged);
+}
+
+/* Rows of the directory that come twice, are missing, or share their bytes. */
+static void test_tensors(const tiny_file *f) {
+    enum { ROW = TFM_FILE_ENTRY_BYTES };
+    tiny_file g = { NULL, 0, 0 };
+    size_t n = 0;
+    g.data = (unsigned char *)tiny_alloc(f->size);
+    g.size = f->size;
+    section(f, TFM_SECTION_DIRECTORY, &n);
+    for (size_t i = 0; i + ROW < n; i += ROW) {
+        memcpy(g.data, f->data, f->size);
+        unsigned char *p = section(&g, TFM_SECTION_DIRECTORY, &n);
+        memcpy(p + i + ROW, p + i, ROW); /* the next one is gone, this one comes twice */
+        forge_hashes(&g);
+        check_refused(g.data, g.size, TFM_ERR_FORMAT, "", "a tensor that comes twice");
+    }
+    memcpy(g.data, f->data, f->size);
+    put_u64(section_row(&g, TFM_SECTION_DIRECTORY) + ROW_BYTES, n - ROW);
+    forge_hashes(&g);
+    check_refused(g.data, g.size, TFM_ERR_FORMAT, "", "a tensor that is missing");
+    tiny_file_free(&g);
 }
 
 /* What a newer converter may write: sections and keys nobody here knows. */
@@ -554,6 +611,8 @@ void test_file(void) {
         test_truncated(&f);
         test_flipped(&f);
         test_forged(&f);
+        test_lies(&f);
+        test_tensors(&f);
         test_unknown(&f);
         test_verify(&f);
         test_memory(&f);

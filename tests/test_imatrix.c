@@ -132,6 +132,12 @@ void test_imatrix(void) {
         check_values(&m, &b);
         check_model(&m);
         check_damage(&f);
+        unsigned char *seed = malloc(f.size + 1);
+        if (!seed) exit(1);
+        seed[0] = 2;
+        memcpy(seed + 1, f.data, f.size);
+        write_seed("convert", "imatrix", seed, f.size + 1);
+        free(seed);
     }
     collector_free(b.c);
     tiny_file_free(&f);

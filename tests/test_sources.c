@@ -387,6 +387,22 @@ static void check_zip(const zip_case *z) {
     }
 }
 
+/* A seed for tests/fuzz/fuzz_convert.c: the same directory with a tokenizer. */
+static void write_whole_seed(const char *name, const folder *f, int torch) {
+    static const char tokenizer[] = "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}}";
+    static unsigned char seed[1 << 15];
+    size_t at = 0;
+    put_le(seed, &at, (uint64_t)torch, 1);
+    put_le(seed, &at, f->files[0].size, 2);
+    put_le(seed, &at, sizeof tokenizer - 1, 2);
+    memcpy(seed + at, f->files[0].data, f->files[0].size);
+    at += f->files[0].size;
+    memcpy(seed + at, tokenizer, sizeof tokenizer - 1);
+    at += sizeof tokenizer - 1;
+    memcpy(seed + at, f->files[1].data, f->files[1].size);
+    write_seed("convert", name, seed, at + f->files[1].size);
+}
+
 /* Seeds for tests/fuzz/fuzz_checkpoint.c: directories of a configuration and weights. */
 static void write_seeds(void) {
     static const char *const names[] = {"awq", "gptq", "gptq_v2", "gptq8", "fp8", "fp8_rows", "int8", "words", "torch",
@@ -403,6 +419,7 @@ static void write_seeds(void) {
             at += f.files[k].size;
         }
         write_seed("checkpoint", names[i], seed, at);
+        write_whole_seed(names[i], &f, seed[0]);
         folder_close(&f);
     }
     unsigned char archive[1 + 1024] = {4};

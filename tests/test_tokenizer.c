@@ -184,6 +184,19 @@ void test_tokenizer_json(void)
     arena_free(&a);
 }
 
+/* A seed for tests/fuzz/fuzz_vocabulary.c: the kind, a text, the file. */
+static void write_vocabulary_seed(int kind, const char *name, const char *data, size_t n)
+{
+    static const char text[] = "Hello  the world's 12 \xE6\x97\xA5<s>";
+    char *seed = (char *)malloc(n + 64);
+    seed[0] = (char)kind;
+    seed[1] = (char)(sizeof text - 1);
+    memcpy(seed + 2, text, sizeof text - 1);
+    memcpy(seed + 1 + sizeof text, data, n);
+    write_seed("vocabulary", name, seed, n + 1 + sizeof text);
+    free(seed);
+}
+
 /* One for each kind of component. The fuzz target for tokenizer.json begins from the same documents. */
 void test_tokenizer_kinds(void)
 {
@@ -199,6 +212,7 @@ void test_tokenizer_kinds(void)
         arena_free(&o.a);
         snprintf(seed, sizeof seed, "kind_%zu.json", i);
         write_seed("tokenizer", seed, document->u.text, document->count);
+        write_seed("json", seed, document->u.text, document->count);
     }
     check(json_count(list) >= 15, "kinds.json lists %zu tokenizers", json_count(list));
     arena_free(&a);
@@ -216,6 +230,7 @@ void test_tokenizer_sentencepiece(void)
         char *data = slurp(&a, member_text(kind, "name"), &n);
         if (!data) continue;
         source src = source_memory(member_text(kind, "name"), data, n);
+        write_vocabulary_seed(0, member_text(kind, "name"), data, n);
         o.code = tokenizer_from_sentencepiece(&o.a, &src, NULL, 0, &o.section, &o.err);
         open_section(&o);
         check_rows(&o, member_text(kind, "name"), json_get(root, "texts"), json_get(kind, "rows"), 1);
@@ -301,6 +316,7 @@ static void check_gguf_rows(const char *file)
         char *data = slurp(&a, member_text(kind, "name"), &n);
         if (data && *member_text(kind, "pre")) data = rename_pre(&a, data, &n, member_text(kind, "pre"));
         if (!data) continue;
+        write_vocabulary_seed(1, member_text(kind, "name"), data, n);
         from_gguf_bytes(&o, member_text(kind, "name"), data, n);
         const char *pre = member_text(kind, "pre");
         check_rows(&o, *pre ? pre : member_text(kind, "name"), json_get(root, "texts"), json_get(kind, "rows"), 0);

@@ -28,12 +28,14 @@ static void check(const tok_section *section, const char *text, size_t n) {
     const tfm_tokenizer *t;
     tfm_error err;
     int64_t n_ids = 0;
+    memset(&err, 0, sizeof err);
     if (tfm_tokenizer_open(section->bytes, section->size, mem, sizeof mem, &t, &err)) abort();
     const size_t room = tfm_encode_size(t, n);
     void *scratch = malloc(room);
-    if (!scratch || tfm_encode(t, text, n, 0, ids, 3 * MAX_TEXT, &n_ids, scratch, room, &err)) abort();
+    const int code = scratch ? tfm_encode(t, text, n, 0, ids, 3 * MAX_TEXT, &n_ids, scratch, room, &err) : TFM_ERR_MEMORY;
+    if (code && !strstr(err.msg, "too long")) abort();
     const size_t m = tfm_decode_text(t, ids, n_ids, 0, out, sizeof out);
-    if (m < n || m > sizeof out) abort(); /* bad bytes became U+FFFD, nothing is lost */
+    if (!code && (m < n || m > sizeof out)) abort(); /* bad bytes became U+FFFD, nothing is lost */
     free(scratch);
 }
 

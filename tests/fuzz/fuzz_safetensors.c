@@ -1,32 +1,10 @@
-/* fuzz_safetensors.c - libFuzzer target for the JSON and the safetensors reader. `make fuzz` builds and runs it on
- * seeds that the tests write.
- * The first byte says what the rest is: 0 a .safetensors file, 1 a directory (three 16-bit lengths, then its index
- * and two shards), anything else JSON.
+/* fuzz_safetensors.c - libFuzzer target for the safetensors reader. `make fuzz` builds and runs it on seeds that the tests
+ * write. The first byte says what the rest is: 1 a directory (three 16-bit lengths, then its index and two shards), anything
+ * else a .safetensors file.
  */
 #include <string.h>
 
 #include "tools/safetensors.h"
-
-static volatile double consumed; /* so that no read is optimised away */
-
-static void use_json(const json *v)
-{
-    char path[64];
-    int64_t whole;
-    double real;
-    const char *text;
-    size_t i;
-    consumed += (double)strlen(json_path(v, path, sizeof path));
-    consumed += json_as_int(v, &whole, NULL);
-    consumed += json_as_real(v, &real, NULL);
-    if (json_as_string(v, &text, NULL) == TFM_OK) consumed += (double)strlen(text);
-    for (i = 0; i < json_count(v); i++) {
-        const json *child = json_at(v, i);
-        if (child->parent != v) __builtin_trap();
-        if (json_is(v, JSON_OBJECT) && json_get_n(v, child->key, child->key_length) != child) __builtin_trap();
-        use_json(child);
-    }
-}
 
 static void use_tensors(const safetensors *st, arena *a)
 {
@@ -63,13 +41,6 @@ static int open_directory(safetensors *st, const uint8_t *data, size_t size, are
     return st_open_dir(st, &dir, names[0], a, err);
 }
 
-static int try_json(const uint8_t *data, size_t size, arena *a, tfm_error *err)
-{
-    const json *root = json_parse("fuzz.json", (const char *)data, size, a, err);
-    if (root != NULL) use_json(root);
-    return root != NULL ? TFM_OK : TFM_ERR_FORMAT;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -83,10 +54,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(&err, 0, sizeof err);
     memset(&st, 0, sizeof st);
     src = source_memory("fuzz.safetensors", data + 1, size - 1);
-    if (data[0] == 0) code = st_open_file(&st, &src, &a, &err);
-    else if (data[0] == 1) code = open_directory(&st, data + 1, size - 1, &a, &err);
-    else code = try_json(data + 1, size - 1, &a, &err);
-    if (code == TFM_OK && data[0] <= 1) use_tensors(&st, &a);
+    if (data[0] == 1) code = open_directory(&st, data + 1, size - 1, &a, &err);
+    else code = st_open_file(&st, &src, &a, &err);
+    if (code == TFM_OK) use_tensors(&st, &a);
     if (code != TFM_OK && (err.code >= 0 || err.msg[0] == 0)) __builtin_trap(); /* every refusal says why */
     st_close(&st);
     arena_free(&a);
