@@ -154,8 +154,9 @@
    UNTRUSTED FILES
    Everything in a file is checked once when it is opened, by one cursor with overflow-safe arithmetic; header, section
    table, description and directory have hashes that are checked then, tokenizer and weights have hashes that
-   tfm_model_verify checks. Look-ups into tokenizer tables are bounded whatever the bytes say. The file must not change
-   while it is mapped; where that is not trusted open it with no_mmap.
+   tfm_model_verify checks. Hashes find damage; numbers are checked whether they agree or not. Look-ups into tokenizer tables
+   stay inside whatever the bytes say, and tfm_encode takes at most TFM__TOK_STEPS steps a byte: tables that would need more
+   are TFM_ERR_FORMAT. The file must not change while it is mapped; where that is not trusted open it with no_mmap.
 
    BUILD SWITCHES (define before the implementation is included)
        TFM_STATIC     all functions static: implementation and use in one file, several copies in one program
@@ -876,7 +877,7 @@ enum {
 /* text[0..n) -> ids[0 .. *n_ids). Text need not be UTF-8: each maximal bad sequence counts as U+FFFD.
    scratch: tfm_encode_size(t, n) bytes, aligned to 8.
    TFM_ERR_MEMORY: more than max_ids ids (*n_ids then says how many; the first max_ids are written), or too little
-   scratch. TFM_ERR_ARG: n too large, an unknown flag. */
+   scratch. TFM_ERR_ARG: n too large, an unknown flag. TFM_ERR_FORMAT: the tables contradict each other, or take too long. */
 TFM_API tfm_result tfm_encode(const tfm_tokenizer *t, const char *text, size_t n, int32_t flags, int32_t *ids,
                               int64_t max_ids, int64_t *n_ids, void *scratch, size_t scratch_bytes, tfm_error *err);
 

@@ -367,9 +367,9 @@ static void check_generation_config(void) {
           "generation_config.json goes before config.json: %s", code ? o.err.msg : "");
     output_end(&o);
     static const struct { const char *config, *generation, *error; } wrong[] = { /* VOCAB ids are */
-        {"\"eos_token_id\":2", "{\"eos_token_id\":[3,99]}", "generation_config.json: eos token id 99"},
-        {"\"eos_token_id\":2", "{\"bos_token_id\":99}", "generation_config.json: bos token id 99"},
-        {"\"eos_token_id\":99", "{\"bos_token_id\":1}", "config.json: eos token id 99"}};
+        {"\"eos_token_id\":2", "{\"eos_token_id\":[3,99]}", "dir: generation_config.json: eos token id 99"},
+        {"\"eos_token_id\":2", "{\"bos_token_id\":99}", "dir: generation_config.json: bos token id 99"},
+        {"\"eos_token_id\":99", "{\"bos_token_id\":1}", "dir: config.json: eos token id 99"}};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         config_text(config, sizeof config, "llama", wrong[i].config);
         output_start(&o);

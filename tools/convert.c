@@ -608,6 +608,14 @@ static int open_file(checkpoint *c, const source *src, tfm_error *err) {
     return hint ? hint : code;
 }
 
+/* Every message names the source: those about a description by itself do not know it. */
+static int name_source(int code, const char *name, tfm_error *err) {
+    tfm_error why;
+    if (!code || !err || strstr(err->msg, name)) return code;
+    why = *err;
+    return tool_fail(err, code, "%s: %s", name, why.msg);
+}
+
 static int convert(const source_dir *dir, const source *src, sink *out, const convert_options *options,
                    tfm_error *err) {
     arena mem = {NULL, 0, 0, 0};
@@ -624,7 +632,7 @@ static int convert(const source_dir *dir, const source *src, sink *out, const co
         if (c.close) c.close(&c);
     }
     arena_free(&mem);
-    return code;
+    return name_source(code, dir ? dir->name : src->name, err);
 }
 
 int convert_directory(const source_dir *dir, sink *out, const convert_options *options, tfm_error *err) {
