@@ -3922,7 +3922,8 @@ TFM_API tfm_result tfm_session_init(const tfm_model *m, const tfm_session_config
     tfm_result r = tfm__session_plan(m, cfg, &p, &at, err);
     if (!r) r = tfm__check_buffer(mem, bytes, (size_t)at.bytes, err);
     if (r) return r;
-    memset(mem, 0, (size_t)at.kv);
+    memset(mem, 0, (size_t)at.x); /* not scratch and cache: pages that nobody used cost nothing */
+    memset((uint8_t *)mem + at.hidden, 0, (size_t)(at.kv - at.hidden));
     tfm_session *s = (tfm_session *)mem;
     s->isa = cfg ? cfg->isa : 0;
     if ((r = tfm__session_hooks(s, m, cfg, err)) != TFM_OK) return r;
@@ -9374,12 +9375,14 @@ TFM__BODY int32_t FN(imax_all)(VI a) {
     return _mm_cvtsi128_si32(_mm_max_epi32(t, _mm_shuffle_epi32(t, 0xb1)));
 }
 TFM__BODY VB FN(bload)(const uint8_t *p) { return _mm512_loadu_si512(p); }
-TFM__BODY VB FN(field)(VB a, int shift, int mask) { /* negative: to the left */
-    a = shift > 0 ? _mm512_srl_epi16(a, FN(count)(shift)) : shift < 0 ? _mm512_sll_epi16(a, FN(count)(-shift)) : a;
-    return _mm512_and_si512(a, _mm512_set1_epi8((char)mask));
+TFM__BODY VB FN(move)(VB a, int shift) { /* negative: to the left */
+    return shift > 0 ? _mm512_srl_epi16(a, FN(count)(shift)) : shift < 0 ? _mm512_sll_epi16(a, FN(count)(-shift)) : a;
 }
-TFM__BODY VB FN(merge)(VB low, VB a, int shift, int mask, int up) {
-    return _mm512_or_si512(low, FN(field)(a, shift - up, mask << up));
+TFM__BODY VB FN(field)(VB a, int shift, int mask) {
+    return _mm512_and_si512(FN(move)(a, shift), _mm512_set1_epi8((char)mask));
+}
+TFM__BODY VB FN(merge)(VB low, VB a, int shift, int mask, int up) { /* 0xf8: low | (moved & mask) */
+    return _mm512_ternarylogic_epi32(low, FN(move)(a, shift - up), _mm512_set1_epi8((char)(mask << up)), 0xf8);
 }
 TFM__BODY VB FN(flip)(VB a) { return _mm512_xor_si512(a, _mm512_set1_epi8((char)-128)); }
 TFM__BODY VB FN(lookup)(const int8_t *book, VB a) {
@@ -10627,23 +10630,21 @@ TFM__BODY void FN(fetch_ahead)(const int fmt, const tfm_matmul_args *a, int64_t 
 /* Tokens in portions whose rows stay in the second-level cache while the strips pass by. A tile that is not full costs
    less than three tokens one by one, each of which reads the weights anew. */
 TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
-    const tfm__format *f = &tfm__formats[fmt];
-    const int tokens = TFM__TOKENS > 8 && f->high.bits && f->sub != 16 ? 8 : TFM__TOKENS; /* unpacking takes registers too */
-    const int64_t fit = (int64_t)((1u << 19) / tfm_q8_row_bytes(a->w->cols)) / tokens * tokens;
-    const int64_t portion = fit ? fit : tokens;
+    const int64_t fit = (int64_t)((1u << 19) / tfm_q8_row_bytes(a->w->cols)) / TFM__TOKENS * TFM__TOKENS;
+    const int64_t portion = fit ? fit : TFM__TOKENS;
     for (int64_t t0 = 0; t0 < a->n; t0 += portion) {
         const int64_t t1 = a->n - t0 < portion ? a->n : t0 + portion;
         for (int64_t s = strip0; s < strip1; s++) {
             int64_t t = t0;
 #ifdef TFM__SMALL
             for (int nt; t < t1; t += nt) {
-                nt = (int)(t1 - t < tokens ? t1 - t : tokens);
+                nt = (int)(t1 - t < TFM__TOKENS ? t1 - t : TFM__TOKENS);
                 FN(q8_tile)(fmt, nt, a, s, t);
             }
 #else
-            for (int64_t tile = 0; t + 2 < t1; t += tokens, tile++) {
-                if (s + 1 < strip1) FN(fetch_ahead)(fmt, a, s + 1, tile, (t1 - t0) / tokens + 1);
-                FN(q8_tile)(fmt, tokens, a, s, t);
+            for (int64_t tile = 0; t + 2 < t1; t += TFM__TOKENS, tile++) {
+                if (s + 1 < strip1) FN(fetch_ahead)(fmt, a, s + 1, tile, (t1 - t0) / TFM__TOKENS + 1);
+                FN(q8_tile)(fmt, TFM__TOKENS, a, s, t);
             }
             for (; t < t1; t++) FN(q8_tile)(fmt, 1, a, s, t);
 #endif
@@ -10933,8 +10934,14 @@ typedef struct FN(block) {
 /* Keys or values of one kv head, stored in a ring. */
 typedef struct FN(ring) { const uint8_t *base; size_t row_bytes; int64_t length; } FN(ring);
 
-/* Elements [16 c, 16 c + w) of a cached row; the other lanes are 0. */
-TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *row, int64_t c, int64_t w) {
+/* The first w lanes, the others 0. */
+TFM__BODY VF FN(only)(VF a, int64_t w) {
+    static const uint32_t lanes[32] = { ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u };
+    return FN(from_bits)(FN(iand)(FN(bits)(a), FN(bits)(FN(load)((const float *)(const void *)(lanes + 16 - w)))));
+}
+
+/* Elements [16 c, 16 c + w) of a cached row, of which `left` bytes may be read; the other lanes are 0. */
+TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *row, int64_t c, int64_t w, int64_t left) {
     uint8_t tail[32] = { 0 };
     if (type == TFM_F32) return FN(get)((const float *)(const void *)row + 16 * c, w, 0.0f);
     if (type == TFM_Q8_0) {
@@ -10944,11 +10951,12 @@ TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *row, int64_t c, int6
         return FN(mul)(FN(to_float)(FN(load_i8)(block + 2 + 16 * (c % 2))), FN(set)(FN(half)(d)));
     }
     row += 32 * c;
-    if (w < 16) {
+    if (left < 32 * c + 32) {
         memcpy(tail, row, 2 * (size_t)w);
         row = tail;
     }
-    return type == TFM_F16 ? FN(load_f16)(row) : FN(load_bf16)(row);
+    const VF v = type == TFM_F16 ? FN(load_f16)(row) : FN(load_bf16)(row);
+    return w < 16 ? FN(only)(v, w) : v;
 }
 
 /* panel[i][..] = elements [c0, c1) of position `first` + i as float32, in rows of `pitch` floats; n positions. What
@@ -10958,8 +10966,9 @@ TFM__BODY void FN(read_ring)(const int32_t type, float *panel, int64_t pitch, co
     int64_t slot = tfm__remainder(first, ring->length);
     for (int i = 0; i < n; i++, slot = slot + 1 < ring->length ? slot + 1 : 0) {
         const uint8_t *row = ring->base + (size_t)slot * ring->row_bytes;
+        const int64_t left = (ring->length - slot) * (int64_t)ring->row_bytes;
         for (int64_t c = c0; c < c1; c += 16) {
-            FN(store)(panel + i * pitch + (c - c0), FN(load_kv)(type, row, c / 16, c1 - c < 16 ? c1 - c : 16));
+            FN(store)(panel + i * pitch + (c - c0), FN(load_kv)(type, row, c / 16, c1 - c < 16 ? c1 - c : 16, left));
         }
     }
 }
