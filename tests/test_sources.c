@@ -198,7 +198,10 @@ typedef struct pickle_row {
     const char *error; /* a part of the message; NULL: it is read */
 } pickle_row;
 
+#define TEN(x) x x x x x x x x x x
 static const pickle_row pickle_rows[] = {
+    {LITERAL(PROTO "]q\0" TEN(TEN("NN\x86" "a")) "0" "ccollections\nOrderedDict\nq\1" "h\0\x85R."), NULL},
+    {LITERAL(PROTO "]q\0" TEN(TEN("NN\x86" "a")) "0" "ccollections\nOrderedDict\nq\1" TEN("h\1h\0\x85R0") "."), "too many dicts"},
     {LITERAL(PROTO "}."), NULL},
     {LITERAL(PROTO "}q\0X\1\0\0\0aK\1s."), NULL},
     {LITERAL(PROTO "ccollections\nOrderedDict\n)R}b."), NULL},

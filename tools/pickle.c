@@ -63,6 +63,7 @@ typedef struct machine {
     pickle *out;
     arena *a;
     tfm_error *err;
+    size_t n_copied; /* pairs of lists that became dicts; each stands in a list once, and a list takes bytes */
 } machine;
 
 static int fail(const machine *m, const char *what) {
@@ -292,6 +293,8 @@ static int push_dict(machine *m, const pickle_list *args) {
     const pickle_list *pairs = args->n && args->items[0].kind == PICKLE_LIST ? args->items[0].u.list : NULL;
     if (args->n && !pairs) return fail(m, "a dict is made of something unknown");
     int code = TFM_OK;
+    m->n_copied += pairs ? pairs->n : 0;
+    if (m->n_copied > m->n) return fail(m, "one list is in too many dicts");
     for (size_t i = 0; !code && pairs && i < pairs->n; i++) {
         const pickle_value *pair = &pairs->items[i];
         if ((pair->kind != PICKLE_LIST && pair->kind != PICKLE_TUPLE) || pair->u.list->n != 2)
@@ -478,7 +481,7 @@ static int step(machine *m, int op) {
 }
 
 int pickle_read(pickle *out, const char *file, const void *bytes, size_t n, arena *a, tfm_error *err) {
-    machine m = {file, bytes, n, 0, NULL, 0, 0, NULL, 0, 0, out, a, err};
+    machine m = {file, bytes, n, 0, NULL, 0, 0, NULL, 0, 0, out, a, err, 0};
     int code = TFM_OK, op = 0;
     memset(out, 0, sizeof *out);
     while (!code && op != OP_STOP) {
