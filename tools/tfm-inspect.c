@@ -250,7 +250,8 @@ static int print_text(const run *r, const memory *m)
                (int)c->n_layers, (int)c->d_model, (int)c->n_vocab, (int)c->n_ctx);
     printf(", %s, %s\n", r->tokenizer ? "tokenizer" : "no tokenizer", chat_kind(r->model));
     origin = (const char *)tfm_model_section(r->model, TFM_SECTION_PROVENANCE, &n);
-    if (origin) fwrite(origin, 1, n, stdout);
+    for (size_t i = 0; origin && i < n; i++) /* nothing in it may command a terminal */
+        putchar((unsigned char)origin[i] < 32 && origin[i] != '\n' ? '?' : origin[i]);
     print_chat(r->model);
     if (c->n_layers == 0) return 0;
     printf("\n");

@@ -100,7 +100,7 @@ static int quantize(job *j, sink *out, arena *mem) {
     const void *tokenizer = tfm_model_section(j->model, TFM_SECTION_TOKENIZER, &n_tokenizer);
     const void *chat = tfm_model_section(j->model, TFM_SECTION_CHAT, &n_chat);
     const char *text = tfm_model_section(j->model, TFM_SECTION_PROVENANCE, &n_text);
-    const char *now = arena_printf(mem, "%.*squantized %s%s\n", text ? (int)n_text : 0, text ? text : "",
+    const char *now = arena_printf(mem, "%.*squantized %s%s\n", text && n_text < 1 << 20 ? (int)n_text : 0, text ? text : "",
                                    j->setup->mix->rules, j->setup->importance ? " with imatrix" : "");
     int code = now ? plan(j, mem) : tool_fail(j->err, TFM_ERR_MEMORY, "out of memory");
     if (code) return code;

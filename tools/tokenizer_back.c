@@ -32,6 +32,7 @@ typedef struct teller {
     size_t n_merges;
     arena *a;
     tfm_error *err;
+    size_t n_named, n_paired; /* bytes of pieces, and of merges written out: forged tables may share the same bytes */
 } teller;
 
 /* ---- THE SECTION ----------------------------------------------------------------------------------------------- */
@@ -58,6 +59,7 @@ static int out_of_memory(const teller *b) { return tool_fail(b->err, TFM_ERR_MEM
 typedef struct trie_walk {
     teller *b;
     int trie;
+    uint32_t n_nodes; /* that were met; each has one parent */
     char text[1024];
 } trie_walk;
 
@@ -79,6 +81,7 @@ static int walk_node(trie_walk *w, uint32_t node, size_t depth) {
     const unsigned char *nodes = table_of(w->b, w->trie);
     const uint32_t n = count_of(w->b, w->trie);
     if (node + 1 >= n || depth + 1 >= sizeof w->text) return TFM_OK;
+    if (++w->n_nodes > n) return fail(w->b, "the tries of its added tokens are damaged");
     const uint32_t head = load_u32(nodes + 8 * (size_t)node), ends = load_u32(nodes + 8 * (size_t)node + 4);
     const uint32_t first = head & 0xffffff, last = load_u32(nodes + 8 * (size_t)(node + 1)) & 0xffffff;
     w->text[depth] = (char)(head >> 24);
@@ -91,7 +94,7 @@ static int name_all_added(teller *b) {
     static const int roots[2] = {TFM_TOK_ROOT_RAW, TFM_TOK_ROOT_NORM}, tries[2] = {TFM_TOK_TRIE_RAW, TFM_TOK_TRIE_NORM};
     int code = TFM_OK;
     for (int k = 0; k < 2; k++) {
-        trie_walk w = {b, tries[k], {0}};
+        trie_walk w = {b, tries[k], 0, {0}};
         for (uint32_t byte = 0; !code && byte < count_of(b, roots[k]); byte++) {
             const uint32_t node = load_u32(table_of(b, roots[k]) + 4 * (size_t)byte);
             if (node) code = walk_node(&w, node, 0);
@@ -136,8 +139,10 @@ static int name_piece(teller *b, int32_t id) {
     size_t n = 0;
     const char *text = tfm_token_piece(b->t, id, &n);
     if (name->text) return TFM_OK; /* an added token */
+    if ((b->n_named += n) > (size_t)count_of(b, TFM_TOK_BYTES) + count_of(b, TFM_TOK_TEXT_BYTES))
+        return fail(b, "its pieces overlap");
     name->type = TYPE_NORMAL;
-    if (!text || !(flags & TFM_TOKEN_PRESENT)) {
+    if (!text || !n || !(flags & TFM_TOKEN_PRESENT)) {
         name->text = arena_printf(b->a, "[PAD%d]", (int)id);
         name->length = name->text ? strlen(name->text) : 0;
         name->type = TYPE_UNUSED;
@@ -179,9 +184,12 @@ static int read_merges(teller *b) {
 }
 
 static int put_merges(teller *b, gguf_out *g) {
+    enum { MOST = 1 << 28 };
+    b->n_paired = 0;
     gguf_put_array(g, "tokenizer.ggml.merges", GGUF_STRING, b->n_merges);
     for (size_t i = 0; i < b->n_merges; i++) {
         const token_name *l = &b->names[b->merges[i].left], *r = &b->names[b->merges[i].right];
+        if ((b->n_paired += l->length + r->length) > MOST) return fail(b, "its merges are too long");
         char *pair = arena_text(b->a, l->length + r->length + 1);
         if (!pair) return out_of_memory(b);
         memcpy(pair, l->text, l->length);
@@ -238,7 +246,7 @@ static int put_surroundings(teller *b, gguf_out *g) {
 
 static int has_prepend(const teller *b) {
     for (uint32_t i = 0; i < count_of(b, TFM_TOK_OPS); i++)
-        if (load_u32(table_of(b, TFM_TOK_OPS) + 16 * (size_t)i) == TFM_TOK_PREPEND) return 1;
+        if (load_u32(table_of(b, TFM_TOK_OPS) + 24 * (size_t)i) == TFM_TOK_PREPEND) return 1;
     return 0;
 }
 
@@ -299,7 +307,7 @@ static int64_t encode(const tfm_tokenizer *t, const char *text, size_t n, int32_
 /* Whether two sections compile their expressions to the same. */
 static int same_expressions(const teller *x, const teller *y) {
     static const struct { int table; size_t bytes; } tables[] = {
-        {TFM_TOK_OPS, 16}, {TFM_TOK_CODE, 8}, {TFM_TOK_CLASSES, 32}, {TFM_TOK_RANGES, 8}};
+        {TFM_TOK_OPS, 24}, {TFM_TOK_CODE, 8}, {TFM_TOK_CLASSES, 32}, {TFM_TOK_RANGES, 8}};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++) {
         const int table = tables[i].table;
         if (count_of(x, table) != count_of(y, table)) return 0;
@@ -328,7 +336,7 @@ static int same_ids(teller *b, const gguf_out *g, const char *text, size_t n, co
         if (!code) count = encode(t, text, n, &ids, NULL);
     }
     int same = count == n_want && !memcmp(ids, want, (size_t)n_want * sizeof *want);
-    const teller other = {b->file, t, section.bytes, b->config, b->n_rows, NULL, NULL, 0, &mem, NULL};
+    const teller other = {b->file, t, section.bytes, b->config, b->n_rows, NULL, NULL, 0, &mem, NULL, 0, 0};
     if (same && same_expressions(b, &other)) same = 2;
     free(ids);
     arena_free(&mem);
@@ -383,7 +391,7 @@ int tokenizer_to_gguf(gguf_out *g, const char *file, const tfm_model *model, int
                       const char **warning, tfm_error *err) {
     size_t n;
     const unsigned char *section = tfm_model_section(model, TFM_SECTION_TOKENIZER, &n);
-    teller b = {file, tfm_model_tokenizer(model), section, tfm_model_config_of(model), n_rows, NULL, NULL, 0, a, err};
+    teller b = {file, tfm_model_tokenizer(model), section, tfm_model_config_of(model), n_rows, NULL, NULL, 0, a, err, 0, 0};
     *warning = NULL;
     if (!section || !b.t) return TFM_OK;
     if (word(&b, TFM_TOK_MODEL) != TFM_TOK_BPE) return fail(&b, "its model is none that is written to GGUF (BPE is)");

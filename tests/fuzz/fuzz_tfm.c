@@ -1,13 +1,13 @@
 /* fuzz_tfm.c - libFuzzer target for .tfm files. `make fuzz` builds it with TFM_FUZZING, which lets damaged checksums
  * pass, and runs it on files that the tests write. Whatever the bytes: the file is refused, or it can be evaluated, its
- * tokenizer used and its hashes verified without touching anything outside.
+ * tokenizer used, its hashes verified and a GGUF written of it without touching anything outside.
  */
 #define _POSIX_C_SOURCE 200809L /* posix_memalign: the allocation ends where the file does */
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "tfm.h"
+#include "tools/write_gguf.h"
 
 enum { MAX_FILE = 1 << 20, MAX_SESSION = 1 << 24, N_CTX = 6, MAX_TEXT = 64 };
 
@@ -65,6 +65,27 @@ static void use_tokenizer(const tfm_tokenizer *t, const char *text, size_t n) {
     }
 }
 
+static void no_warning(void *user, const char *line) { (void)user, consumed = (float)strlen(line); }
+
+/* Nothing is kept of what is written. */
+static int put(void *user, uint64_t offset, const void *bytes, size_t n) {
+    (void)user, (void)offset;
+    if (n) consumed = (float)((const uint8_t *)bytes)[n - 1];
+    return 0;
+}
+
+static void use_writer(const tfm_model *m) {
+    sink out = { NULL, put };
+    convert_options options;
+    tfm_error err;
+    memset(&options, 0, sizeof options);
+    options.warn = no_warning;
+    const int code = write_gguf(m, "fuzz.tfm", &out, &options, &err);
+    if (code && (!err.msg[0] || strchr(err.msg, '\n'))) abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     void *file;
     tfm_model *m;
@@ -78,6 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             run_session(m, TFM_ACT_MODE_Q8, TFM_KV_DEFAULT);
         }
         if (tfm_model_tokenizer(m)) use_tokenizer(tfm_model_tokenizer(m), (const char *)data, size < MAX_TEXT ? size : MAX_TEXT);
+        if (tfm_model_config_of(m)->n_layers && is_modest(m)) use_writer(m);
         tfm_model_close(m);
     } else if (!err.msg[0] || strchr(err.msg, '\n')) {
         abort();
