@@ -2,7 +2,7 @@
  *
  *     build/run_tests [--list] [--dir DIR] [--data DIR] [NAME...]
  *
- * runs the tests whose names contain one of the NAMEs (default: all). --dir is where they may write (default:
+ * runs the tests whose names contain one of the NAMEs (default: all but the long ones, which are named in full). --dir is where they may write (default:
  * build/tests), --data where the committed files lie (default: tests). A new test is a function `void test_xxx(void)`
  * and its two lines below: the declaration and the row.
  */
@@ -78,6 +78,7 @@
     ROW(sources_damage) \
     ROW(model) \
     ROW(session) \
+    ROW(bits) \
     ROW(families) \
     ROW(gguf_families) \
     ROW(moe_routing) \
@@ -89,16 +90,23 @@
     ROW(words) \
     ROW(file)
 
+/* Run only when named in full: minutes. */
+#define LONG_TABLE(ROW) \
+    ROW(bits_whole)
+
 #define TEST_DECLARE(name) void test_##name(void);
-#define TEST_ROW(name) { #name, test_##name },
+#define TEST_ROW(name) { #name, test_##name, 0 },
+#define LONG_ROW(name) { #name, test_##name, 1 },
 TEST_TABLE(TEST_DECLARE)
+LONG_TABLE(TEST_DECLARE)
 
 typedef struct test {
     const char *name;
     void (*run)(void);
+    int is_long;
 } test;
 
-static const test tests[] = { TEST_TABLE(TEST_ROW) { NULL, NULL } };
+static const test tests[] = { TEST_TABLE(TEST_ROW) LONG_TABLE(LONG_ROW) { NULL, NULL, 0 } };
 
 enum { MAX_SHOWN = 20 }; /* failures printed per test; all are counted */
 
@@ -163,11 +171,11 @@ static void run_test(const test *t) {
     fflush(stdout);
 }
 
-/* Whether one of the n filters is part of the name; no filters select everything. */
-static int selected(const char *name, char **filters, int n) {
+/* Whether one of the n filters is part of the name (of a long test: is the name); no filters select all that are not long. */
+static int selected(const test *t, char **filters, int n) {
     for (int i = 0; i < n; i++)
-        if (strstr(name, filters[i])) return 1;
-    return n == 0;
+        if (t->is_long ? !strcmp(t->name, filters[i]) : strstr(t->name, filters[i]) != NULL) return 1;
+    return n == 0 && !t->is_long;
 }
 
 static int usage(const char *program) {
@@ -190,7 +198,7 @@ int main(int argc, char **argv) {
         return 1;
     }
     for (const test *t = tests; t->name; t++) {
-        if (!selected(t->name, argv + first, argc - first)) continue;
+        if (!selected(t, argv + first, argc - first)) continue;
         ran++;
         if (list) printf("%s\n", t->name);
         else run_test(t);
