@@ -7693,7 +7693,7 @@ TFM_API size_t tfm_stop_scan(const tfm_stop *stops, int32_t n_stops, const char 
    not hold for turns without text.
 */
 struct tfm_chat {
-    const uint8_t *base;
+    tfm__bytes base;
     uint32_t flags, date;
     tfm__tok_table table[TFM_CHAT_N_TABLES];
 };
@@ -7702,10 +7702,10 @@ struct tfm_chat {
 static const uint8_t tfm__chat_entry[TFM_CHAT_N_TABLES] = {4, 3, 4, 1, 2, 0, 0};
 
 static uint32_t tfm__chat_word(const tfm_chat *c, int table, uint32_t i, uint32_t word) {
-    return tfm__le32(c->base + c->table[table].at + ((size_t)i * tfm__chat_entry[table] + word) * 4);
+    return tfm__le32(c->base.p + c->table[table].at + ((size_t)i * tfm__chat_entry[table] + word) * 4);
 }
 static const char *tfm__chat_string(const tfm_chat *c, uint32_t at) {
-    return (const char *)c->base + c->table[TFM_CHAT_STRINGS].at + at;
+    return (const char *)c->base.p + c->table[TFM_CHAT_STRINGS].at + at;
 }
 
 /* Whether n bytes at `at` lie in STRINGS; with `zero`, whether a zero-terminated string does. */
@@ -7743,7 +7743,7 @@ static tfm_result tfm__chat_open(tfm_chat *c, const uint8_t *section, size_t siz
     TFM__NEED(size >= head && size <= 0x7FFFFFFF, "chat: the section has %l bytes", (int64_t)size);
     TFM__NEED(tfm__le32(section) == 1, "chat: form %l, this header reads form 1", (int64_t)tfm__le32(section));
     TFM__NEED(tfm__le32(section + 4 * TFM_CHAT_SIZE) == size, "chat: the section's size is wrong");
-    c->base = section;
+    c->base.p = section;
     c->flags = tfm__le32(section + 4 * TFM_CHAT_FLAGS);
     c->date = tfm__le32(section + 4 * TFM_CHAT_DATE);
     for (uint32_t i = 0; i < TFM_CHAT_N_TABLES; i++) {
@@ -7773,7 +7773,7 @@ TFM_API int tfm_chat_known(const tfm_chat *c) { return (c->flags & TFM_CHAT_KNOW
 
 TFM_API const char *tfm_chat_template(const tfm_chat *c, size_t *n) {
     *n = c->table[TFM_CHAT_TEMPLATE].count;
-    return (const char *)c->base + c->table[TFM_CHAT_TEMPLATE].at;
+    return (const char *)c->base.p + c->table[TFM_CHAT_TEMPLATE].at;
 }
 
 TFM_API const char *tfm_chat_variable(const tfm_chat *c, int32_t i, const char **value) {

@@ -79,6 +79,7 @@
     ROW(model) \
     ROW(session) \
     ROW(bits) \
+    ROW(sizes) \
     ROW(families) \
     ROW(gguf_families) \
     ROW(moe_routing) \
