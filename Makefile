@@ -17,10 +17,12 @@ FLAGS   = $(CPPFLAGS) -I. $(CFLAGS) -MMD -MP
 # compiled once, go into one archive; programs take from it what they need.
 PIECES   := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/tfm%,$(wildcard tools/*.c)))
 PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(notdir $(wildcard tools/tfm-*.c examples/*.c)))
-TESTS    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/test_dropin.c tests/test_recipes.c tests/size_embedded.c,$(wildcard tests/*.c)))
+# Tests that are programs of their own, or a part of one.
+ALONE    := tests/test_dropin.c tests/test_recipes.c tests/size_embedded.c tests/test_memory.c tests/heap.c
+TESTS    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(ALONE),$(wildcard tests/*.c)))
 ARCHIVE  := $(BUILD)/libtools.a
 
-.PHONY: all help run test sanitize tsan platforms wasm wasm-test wasm-kernels wasm-size wasm-bench compilers embedded embedded-test fuzz text large real quality size bench bench-text bench-rivals clean
+.PHONY: all help run test sanitize tsan msan valgrind memory bits platforms wasm wasm-test wasm-kernels wasm-size wasm-bench compilers embedded embedded-test fuzz text large real quality size bench bench-text bench-rivals clean
 .PRECIOUS: $(BUILD)/%.o
 
 all: $(PROGRAMS)
@@ -34,6 +36,10 @@ help:
 	@echo "Long suites, each alone:"
 	@echo "make sanitize     the tests under address and undefined-behaviour sanitizers (CC, default gcc)"
 	@echo "make tsan         the tests of threads under the thread sanitizer (gcc)"
+	@echo "make msan         the tests under the memory sanitizer (clang)"
+	@echo "make valgrind     tests of every reader and of sessions under valgrind"
+	@echo "make memory       nothing is allocated where it must not be; every allocation fails in turn"
+	@echo "make bits         the same logits whatever the threads, chunks and neighbours; pool and OpenMP (gcc)"
 	@echo "make platforms    files and tests on other machines by cross compilers and emulators (make cross-NAME: one):"
 	@echo "                  $(PLATFORMS)"
 	@echo "make wasm         $(BUILD)/wasm: WebAssembly modules and a page to try them (clang, lld)"
@@ -92,6 +98,15 @@ $(BUILD)/recipes/%.o: %.c
 $(BUILD)/test_recipes: $(RECIPES) $(BUILD)/tests/tiny.o $(ARCHIVE)
 	$(CC) $(CFLAGS) $(LDFLAGS) -pthread -o $@ $^ $(LDLIBS)
 
+# Programs whose malloc is counted and fails when told: see tests/heap.h.
+WRAP := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free
+$(BUILD)/test_memory: $(BUILD)/tests/test_memory.o $(BUILD)/tests/heap.o $(BUILD)/tests/tiny.o $(BUILD)/tests/chat_case.o $(ARCHIVE)
+	$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP) -pthread -o $@ $^ $(LDLIBS)
+
+$(BUILD)/failing/tfm-%: $(BUILD)/tools/tfm-%.o $(BUILD)/tests/heap.o $(ARCHIVE)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP) -pthread -o $@ $^ $(LDLIBS)
+
 clean:
 	rm -rf $(BUILD)
 
@@ -131,7 +146,38 @@ sanitize:
 tsan:
 	@$(MAKE) --no-print-directory $(BUILD)/tsan/run_tests BUILD=$(BUILD)/tsan CC=gcc \
 	    CFLAGS="-g -O1 -fsanitize=thread"
-	$(BUILD)/tsan/run_tests --dir $(BUILD)/tsan/tests pool families model
+	$(BUILD)/tsan/run_tests --dir $(BUILD)/tsan/tests pool families model session bits
+
+# Clang's: the first use of memory that nobody wrote. The scalar pass: intrinsics of the others are seen through, but
+# take clang minutes.
+msan:
+	@$(MAKE) --no-print-directory $(BUILD)/msan/run_tests BUILD=$(BUILD)/msan CC=$(CLANG) \
+	    CFLAGS="-g -O1 -fno-omit-frame-pointer -fsanitize=memory -fno-sanitize-recover=all -DTFM_NO_SIMD"
+	$(BUILD)/msan/run_tests --dir $(BUILD)/msan/tests
+
+# Groups that reach every part of the header and the readers; valgrind knows no AVX-512, and turns every instruction into
+# fifty: no families.
+VALGRIND = valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,possible
+valgrind: $(BUILD)/run_tests
+	$(VALGRIND) $(BUILD)/run_tests --dir $(BUILD)/valgrind json gguf safetensors arena sinks tokenizer_kinds tokenizer_sentencepiece \
+	    chat_formats sampler moe_session sizes convert_config convert_llama2c write_gguf
+
+# The heap watched: what allocates nothing, and every allocation failing in turn; the same with a block for each piece of
+# memory under the sanitizers.
+memory: $(BUILD)/test_memory $(patsubst %,$(BUILD)/failing/tfm-%,convert quantize inspect eval tokenize)
+	@$(MAKE) --no-print-directory $(BUILD)/memory/test_memory BUILD=$(BUILD)/memory CC="$(if $(filter cc,$(CC)),gcc,$(CC))" \
+	    CFLAGS="$(SANITIZE) -DTFM_NO_SIMD -DTFM_FUZZING"
+	@{ $(BUILD)/test_memory $(BUILD)/tests; echo "exit status $$?"; \
+	   $(BUILD)/memory/test_memory $(BUILD)/memory/tests 40; echo "exit status $$?"; \
+	   sh tests/test_failing.sh $(BUILD); echo "exit status $$?"; } 2>&1 | $(SUM)
+
+# Threads, chunks, neighbours, caches, modes, on every instruction set; with the pool, and the header's loop with OpenMP.
+# Waiting threads sleep: there are more than processors.
+bits: $(BUILD)/run_tests
+	@$(MAKE) --no-print-directory $(BUILD)/openmp/run_tests $(BUILD)/openmp/test_memory BUILD=$(BUILD)/openmp CC="$(if $(filter cc,$(CC)),gcc,$(CC))" CFLAGS="-O2 -fopenmp"
+	@{ $(BUILD)/run_tests --dir $(BUILD)/tests bits_whole; echo "exit status $$?"; \
+	   OMP_WAIT_POLICY=passive $(BUILD)/openmp/run_tests --dir $(BUILD)/openmp/tests bits; echo "exit status $$?"; \
+	   $(BUILD)/openmp/test_memory $(BUILD)/openmp/tests 1; echo "exit status $$?"; } 2>&1 | $(SUM)
 
 # Other machines, emulated: the table stands in tests/platforms.sh. All of them, as many at a time as there are processors;
 # or one: make cross-s390x. All of run_tests runs on each.

@@ -7,7 +7,8 @@
 static void put(gguf_out *g, int info, const void *bytes, size_t n) {
     unsigned char **to = info ? &g->info : &g->kv;
     size_t *used = info ? &g->n_info_bytes : &g->n_kv_bytes;
-    unsigned char *grown = array_grow(*to, info ? &g->info_room : &g->kv_room, *used + n, 1);
+    unsigned char *grown = NULL;
+    if (!g->failed) grown = array_grow(*to, info ? &g->info_room : &g->kv_room, *used + n, 1);
     if (!grown) g->failed = 1;
     if (g->failed) return;
     *to = grown;

@@ -169,15 +169,15 @@ static int set_spell(compiler *c, char_set *s) {
 static int set_complement(compiler *c, char_set *s) {
     char_set out = {0};
     uint32_t next = 0;
-    if (set_spell(c, s)) return -1;
-    for (size_t i = 0; i < s->n; i += 2) {
-        if (s->ranges[i] > next && set_add(c, &out, next, s->ranges[i] - 1)) return -1;
+    int failed = set_spell(c, s);
+    for (size_t i = 0; !failed && i < s->n; i += 2) {
+        if (s->ranges[i] > next) failed = set_add(c, &out, next, s->ranges[i] - 1);
         next = s->ranges[i + 1] + 1;
     }
-    if (next <= 0x10FFFF && set_add(c, &out, next, 0x10FFFF)) return -1;
-    free(s->ranges);
-    *s = out;
-    return 0;
+    if (!failed && next <= 0x10FFFF) failed = set_add(c, &out, next, 0x10FFFF);
+    free(failed ? out.ranges : s->ranges);
+    if (!failed) *s = out;
+    return failed;
 }
 /* s becomes what is in both. */
 static int set_intersect(compiler *c, char_set *s, char_set *other) {

@@ -223,8 +223,8 @@ int build_byte_chars(tokenizer_build *b) {
 static int put_rows(tokenizer_build *b, const unicode_map *map, uint32_t *first) {
     uint32_t strings = 0;
     int code = map->n_strings ? build_string(b, (const char *)map->strings, map->n_strings, &strings) : TFM_OK;
-    uint32_t *rows = (uint32_t *)array_grow(b->maps, &b->cap_maps, 4 * (b->n_maps + map->n_rows), sizeof *rows);
     if (code) return code;
+    uint32_t *rows = (uint32_t *)array_grow(b->maps, &b->cap_maps, 4 * (b->n_maps + map->n_rows), sizeof *rows);
     if (!rows) return out_of_memory(b);
     b->maps = rows;
     rows += 4 * b->n_maps;

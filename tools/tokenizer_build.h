@@ -112,9 +112,10 @@ int build_finish(tokenizer_build *b);
 /* Frees it after an error, which it returns. */
 int build_abandon(tokenizer_build *b, int code);
 
-/* Byte-level vocabularies: the bytes that a name spells, or NULL; the symbols of all bytes; a merge by names. */
+/* Byte-level vocabularies: the bytes that a name spells (0: a character of it stands for none, and nothing is changed;
+ * -1: out of memory); the symbols of all bytes; a merge by names. */
 uint32_t tok_byte_character(int byte); /* that stands for it: below 0x144 */
-const char *tok_from_byte_level(arena *a, const char *name, size_t n, uint32_t *length);
+int tok_from_byte_level(arena *a, const char *name, size_t n, const char **bytes, uint32_t *length);
 void tok_byte_symbols(tokenizer_build *b);
 int tok_named_merge(tokenizer_build *b, const char *where, const char *left, size_t n_left, const char *right,
                     size_t n_right,

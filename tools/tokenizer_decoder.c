@@ -242,13 +242,12 @@ static text stripped(text t, const decoder_step *s) {
 }
 
 static text run_step(tokenizer_build *b, const decoder_step *s, text t, int first, int last) {
-    uint32_t n;
+    uint32_t n = (uint32_t)t.n;
     switch (s->kind) {
-    case BYTE_LEVEL: {
-        const char *bytes = tok_from_byte_level(b->a, t.p, t.n, &n);
-        if (bytes) { t.p = bytes; t.n = n; }
+    case BYTE_LEVEL:
+        if (tok_from_byte_level(b->a, t.p, t.n, &t.p, &n) < 0) t.p = NULL;
+        t.n = n;
         return t;
-    }
     case REPLACE:
         if (s->rewrite) t.p = build_normalised(s->rewrite, t.p, t.n, &t.n);
         else t = replaced(b->a, t, s->from, s->n_from, s->to, s->n_to);

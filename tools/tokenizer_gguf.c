@@ -279,11 +279,9 @@ static int gpt2_piece(tokenizer_build *b, const vocabulary *v, uint32_t id) {
         return tok_matched_piece(b, id, type != TYPE_USER_DEFINED, 0);
     }
     if (b->spaces) return type == TYPE_BYTE ? tok_byte_piece(b, id) : tok_space_piece(b, id);
-    uint32_t n;
-    const char *text = tok_from_byte_level(b->a, p->name, p->name_length, &n);
-    if (!text) return TFM_OK; /* no byte-level name: no text leads to it */
-    p->text = text;
-    p->length = n;
+    const int spelled = tok_from_byte_level(b->a, p->name, p->name_length, &p->text, &p->length);
+    if (spelled < 0) return tool_fail(b->err, TFM_ERR_MEMORY, "%s: out of memory", b->file);
+    if (!spelled) return TFM_OK; /* no byte-level name: no text leads to it */
     p->reachable = 1;
     return TFM_OK;
 }

@@ -455,18 +455,19 @@ static int character_byte(uint32_t c) {
     return i < 33 ? i : i < 67 ? i - 33 + 127 : 173;
 }
 
-/* name in bytes, or NULL if it has a character that stands for none. */
-const char *tok_from_byte_level(arena *a, const char *name, size_t n, uint32_t *length) {
+int tok_from_byte_level(arena *a, const char *name, size_t n, const char **bytes, uint32_t *length) {
     char *out = (char *)arena_alloc(a, n + 1);
     size_t m = 0;
-    for (size_t i = 0; out && i < n; m++) {
+    if (!out) return -1;
+    for (size_t i = 0; i < n; m++) {
         uint32_t c = (unsigned char)name[i++];
         if (c >= 0xC0 && i < n) c = (c & 31) << 6 | ((unsigned char)name[i++] & 63);
-        if (character_byte(c) < 0) return NULL;
+        if (character_byte(c) < 0) return 0;
         out[m] = (char)character_byte(c);
     }
+    *bytes = out;
     *length = (uint32_t)m;
-    return out;
+    return 1;
 }
 
 /* The symbols of all bytes. */
@@ -492,14 +493,9 @@ static int give_text(hf *h, uint32_t id, int in_model) {
     tok_piece *p = &b->pieces[id];
     p->reachable = in_model != 0;
     if (h->bytes) {
-        uint32_t n;
-        const char *bytes = tok_from_byte_level(b->a, p->name, p->name_length, &n);
-        if (bytes) {
-            p->text = bytes;
-            p->length = n;
-        } else {
-            p->reachable = 0;
-        }
+        const int spelled = tok_from_byte_level(b->a, p->name, p->name_length, &p->text, &p->length);
+        if (spelled < 0) p->text = NULL;
+        if (!spelled) p->reachable = 0;
     } else if (b->spaces) {
         if (memchr(p->name, ' ', p->name_length)) p->reachable = 0;
         p->text = build_unmark(b, p->name, p->name_length, &p->length);

@@ -1,0 +1,74 @@
+#!/bin/sh
+# The programs where memory ends: every allocation of theirs fails in turn. Each time they end with 1, one line that
+# says why, and no file left behind; or do without and make the same file as ever.
+#
+#     sh tests/test_failing.sh BUILD
+#
+# BUILD/failing holds programs linked with tests/heap.c. Ends with "N passed, N failed".
+
+BUILD=${1:-build}
+WORK=$BUILD/tests/failing
+PASSED=0 FAILED=0
+rm -rf "$WORK"
+mkdir -p "$WORK/out" || exit 1
+ok() { PASSED=$((PASSED + 1)); }
+bad() { FAILED=$((FAILED + 1)); echo "FAILED $*"; }
+
+# each PROGRAM ARGS...: what it writes is the file $WORK/out/model.
+each() {
+    "$BUILD/failing/$1" "$2" "$3" $4 > "$WORK/stdout" 2> "$WORK/err" || { bad "$*: $(tail -n 1 "$WORK/err")"; return; }
+    mv "$WORK/out/model" "$WORK/whole"
+    n=1 refused=0
+    while [ $n -lt 5000 ]; do
+        TFM_FAIL_ALLOC=$n "$BUILD/failing/$1" "$2" "$3" $4 > "$WORK/stdout" 2> "$WORK/err"
+        status=$?
+        if [ $status = 0 ]; then
+            cmp -s "$WORK/whole" "$WORK/out/model" || bad "$*: call $n fails: another file"
+            rm -f "$WORK/out/model"
+            [ $refused -gt 0 ] && [ $n -gt "$last" ] && [ $((n - last)) -gt 20 ] && break # none of the last 20 mattered: past the end
+        else
+            refused=$((refused + 1)) last=$n
+            [ $status = 1 ] || bad "$*: call $n fails: exit status $status"
+            [ "$(grep -cv '^warning: ' "$WORK/err")" = 1 ] || bad "$*: call $n fails: not one line: $(cat "$WORK/err")"
+            grep -q '^error: ' "$WORK/err" || bad "$*: call $n fails: no error line: $(tail -n 1 "$WORK/err")"
+            [ -z "$(ls -A "$WORK/out")" ] || bad "$*: call $n fails: left behind: $(ls -A "$WORK/out")"
+            rm -f "$WORK/out"/*
+        fi
+        ok
+        n=$((n + 1))
+    done
+    echo "$1 ${2##*/} $4: $refused of $n allocations are needed"
+    [ $refused -gt 3 ] || bad "$*: hardly a failure was noticed"
+}
+
+each tfm-convert examples/models/stories "$WORK/out/model" ""
+cp "$WORK/whole" "$WORK/stories.tfm"
+"$BUILD/failing/tfm-convert" --to-gguf "$WORK/stories.tfm" "$WORK/stories.gguf" 2> /dev/null || bad "to GGUF"
+each tfm-convert "$WORK/stories.gguf" "$WORK/out/model" ""
+each tfm-convert "$WORK/stories.gguf" "$WORK/out/model" "--type q8_0"
+each tfm-convert examples/models/stories "$WORK/out/model" "--vocab-only"
+each tfm-quantize "$WORK/stories.tfm" "$WORK/out/model" "--type q4_0"
+
+# Programs that write no file.
+quiet() { # PROGRAM ARGS...
+    program=$1
+    shift
+    n=1 refused=0 last=0
+    while [ $n -lt 2000 ] && [ $((n - last)) -le 20 ]; do
+        TFM_FAIL_ALLOC=$n "$BUILD/failing/$program" "$@" > "$WORK/stdout" 2> "$WORK/err" < /dev/null
+        status=$?
+        if [ $status != 0 ]; then
+            refused=$((refused + 1)) last=$n
+            [ $status = 1 ] && tail -n 1 "$WORK/err" | grep -q '^error: ' || bad "$program $*: call $n fails: exit status $status, $(tail -n 1 "$WORK/err")"
+        fi
+        ok
+        n=$((n + 1))
+    done
+    echo "$program: $refused of $n allocations are needed"
+}
+quiet tfm-inspect "$WORK/stories.tfm"
+quiet tfm-eval "$WORK/stories.tfm" --ids 1,2,3 --greedy 2 -t 2
+quiet tfm-tokenize "$WORK/stories.tfm"
+
+echo "$PASSED passed, $FAILED failed"
+[ $FAILED = 0 ]
