@@ -126,15 +126,15 @@ enum { AT_MAGIC = 0, AT_IDENTITY = 8, AT_LAYOUT = 16, AT_LENGTH = 152, AT_HIGH =
        AT_N_CTX = 184, AT_N_BATCH = 188, AT_KV = 192, AT_Q8 = 196, AT_WANT = 200, AT_VERSION = 220 };
 
 static void test_forged(fixture *f) {
-    static const struct { size_t at; unsigned char byte; tfm_result want; const char *names; } rows[] = {
-        { AT_MAGIC, 0, TFM_ERR_FORMAT, "hold none" },      { AT_VERSION, 77, TFM_ERR_UNSUPPORTED, "version 77" },
-        { AT_IDENTITY, 1, TFM_ERR_FORMAT, "another model" }, { AT_LAYOUT + 8, 1, TFM_ERR_FORMAT, "context" },
-        { AT_LENGTH, 41, TFM_ERR_FORMAT, "length" },       { AT_LENGTH + 7, 0x80, TFM_ERR_FORMAT, "length" },
-        { AT_HIGH, 41, TFM_ERR_FORMAT, "length" },         { AT_HIGH, 20, TFM_ERR_FORMAT, "length" },
-        { AT_ROWS, 5, TFM_ERR_FORMAT, "length" },          { AT_ROWS + 7, 0x80, TFM_ERR_FORMAT, "length" },
-        { AT_ROPE_LEN, 1, TFM_ERR_FORMAT, "rope_len" },    { AT_N_CTX, 41, TFM_ERR_FORMAT, "context" },
-        { AT_N_BATCH, 5, TFM_ERR_FORMAT, "batch" },        { AT_KV, 9, TFM_ERR_FORMAT, "kv" },
-        { AT_Q8, 7, TFM_ERR_FORMAT, "act" },               { AT_WANT, 0, TFM_ERR_FORMAT, "want" },
+    static const struct { size_t at, size; int64_t value; tfm_result want; const char *names; } rows[] = {
+        { AT_MAGIC, 8, 0, TFM_ERR_FORMAT, "hold none" },   { AT_VERSION, 4, 77, TFM_ERR_UNSUPPORTED, "version 77" },
+        { AT_IDENTITY, 8, 1, TFM_ERR_FORMAT, "another model" }, { AT_LAYOUT + 8, 8, 1, TFM_ERR_FORMAT, "context" },
+        { AT_LENGTH, 8, 41, TFM_ERR_FORMAT, "length" },    { AT_LENGTH, 8, -1, TFM_ERR_FORMAT, "length" },
+        { AT_HIGH, 8, 41, TFM_ERR_FORMAT, "length" },      { AT_HIGH, 8, 20, TFM_ERR_FORMAT, "length" },
+        { AT_ROWS, 8, 5, TFM_ERR_FORMAT, "length" },       { AT_ROWS, 8, INT64_MIN, TFM_ERR_FORMAT, "length" },
+        { AT_ROPE_LEN, 8, 1, TFM_ERR_FORMAT, "rope_len" }, { AT_N_CTX, 4, 41, TFM_ERR_FORMAT, "context" },
+        { AT_N_BATCH, 4, 5, TFM_ERR_FORMAT, "batch" },     { AT_KV, 4, 9, TFM_ERR_FORMAT, "kv" },
+        { AT_Q8, 4, 7, TFM_ERR_FORMAT, "act" },            { AT_WANT, 4, 0, TFM_ERR_FORMAT, "want" },
     };
     tfm_session *s = new_session(f, &f->cfg);
     unsigned char *forged = (unsigned char *)tiny_alloc(f->bytes);
@@ -143,8 +143,9 @@ static void test_forged(fixture *f) {
     go_on(f, s, f->ids, 0, 10, "before forgeries");
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         memcpy(forged, f->saved, f->bytes);
-        check(forged[rows[i].at] != rows[i].byte, "row %d forges nothing", (int)i);
-        forged[rows[i].at] = rows[i].byte;
+        const int32_t narrow = (int32_t)rows[i].value;
+        memcpy(forged + rows[i].at, rows[i].size == 4 ? (const void *)&narrow : (const void *)&rows[i].value, rows[i].size);
+        check(memcmp(forged, f->saved, f->bytes) != 0, "row %d forges nothing", (int)i);
         check_refused(f, tfm_session_restore(s, forged, f->bytes, &err), rows[i].want, &err, rows[i].names);
         err.msg[0] = 0;
         if (rows[i].at == AT_ROPE_LEN) continue; /* it stands for the tables of angles, which lie in the bytes, too */
