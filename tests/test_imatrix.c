@@ -87,6 +87,16 @@ static int read_bytes(imatrix *m, const unsigned char *bytes, size_t n, arena *m
     return imatrix_read(m, &src, mem, err);
 }
 
+/* The form before GGUF begins with the number of entries. */
+static void check_older(void) {
+    arena mem = {NULL, 0, 0, 0};
+    imatrix m;
+    tfm_error err;
+    check(read_bytes(&m, (const unsigned char *)"\3\0\0\0\1\0\0\0a", 9, &mem, &err) == TFM_ERR_UNSUPPORTED &&
+          strstr(err.msg, "--in-file"), "an older file: %s", err.msg);
+    arena_free(&mem);
+}
+
 /* Cuts, but of the padding, are errors; changed bytes are an error or rows of positive numbers. */
 static void check_damage(const tiny_file *f) {
     unsigned char *bytes = malloc(f->size);
@@ -132,6 +142,7 @@ void test_imatrix(void) {
         check_values(&m, &b);
         check_model(&m);
         check_damage(&f);
+        check_older();
         unsigned char *seed = malloc(f.size + 1);
         if (!seed) exit(1);
         seed[0] = 2;
