@@ -99,7 +99,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             run_session(m, TFM_ACT_MODE_Q8, TFM_KV_DEFAULT);
         }
         if (tfm_model_tokenizer(m)) use_tokenizer(tfm_model_tokenizer(m), (const char *)data, size < MAX_TEXT ? size : MAX_TEXT);
-        if (tfm_model_config_of(m)->n_layers && is_modest(m)) use_writer(m);
+        if (data[size - 1] % 8 == 0 && is_modest(m)) use_writer(m); /* every family is tried: for some of the files */
         tfm_model_close(m);
     } else if (!err.msg[0] || strchr(err.msg, '\n')) {
         abort();
