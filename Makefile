@@ -185,11 +185,11 @@ PLATFORMS = $(shell sh tests/platforms.sh . --names)
 PLATFORM_ONE = log=$$0/$$1.log; sh tests/platforms.sh $$0 $$1 > $$log 2>&1; status=$$?; \
     echo "$$1: $$(tail -n 1 $$log)"; echo "exit status $$status" >> $$log
 
-platforms: all $(BUILD)/stories.tfm
+platforms: all $(BUILD)/stories.tfm $(BUILD)/run_tests
 	@printf '%s\n' $(PLATFORMS) | xargs -n 1 -P $(JOBS) sh -c '$(PLATFORM_ONE)' $(BUILD)
 	@cat $(PLATFORMS:%=$(BUILD)/%.log) | $(SUM)
 
-cross-%: all $(BUILD)/stories.tfm
+cross-%: all $(BUILD)/stories.tfm $(BUILD)/run_tests
 	@sh tests/platforms.sh $(BUILD) $*
 
 # The story model for microcontrollers, see examples/embedded; `trap` is the Cortex-M4 with a fault where memory is read

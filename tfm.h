@@ -137,7 +137,13 @@
 
    FLAGS
    None is needed. One is not for this code: -ffast-math lets the compiler assume that there are no NaNs, and checks for
-   damaged weights stop working.
+   damaged weights stop working. In gcc's ISO modes (-std=c99) s390x computes float as double, and the last places differ from
+   those of other hosts: -std=gnu99 does not. 32-bit x86 needs a CPU with SSE2, as registers of the x87 are too wide.
+
+   BYTE ORDER
+   A file is little-endian, and on such hosts used in place. On a big-endian one its weights are copied once into the host's
+   order, as part of the model: tfm_model_size counts their bytes, the file must stay all the same. Arrays of the caller's
+   (tfm_model_from_weights, floats for tfm_pack) have the host's order; tfm_file_order changes it.
 
    WEBASSEMBLY
    Nothing of a C library is needed but memcpy and a few like it: examples/wasm builds a module by clang alone. SIMD is
@@ -4533,8 +4539,8 @@ static void tfm__sparse_mixer(const tfm_block *b, const tfm_kernels *k, float *w
         for (int32_t j = 0; j < n; j++)
             if (!taken[j] && (best < 0 || s[j] > s[best])) best = j;
         for (int32_t j = 0; j < n; j++) {
-            const float size = s[j] < 0 ? -s[j] : s[j], far = (s[best] - s[j]) / (size > s[best] ? size : s[best]);
-            left[j] = taken[j] || far > most ? -TFM__INFINITY : s[j];
+            const float size = s[j] < 0 ? -s[j] : s[j], gap = (s[best] - s[j]) / (size > s[best] ? size : s[best]);
+            left[j] = taken[j] || gap > most ? -TFM__INFINITY : s[j];
         }
         k->softmax(left, n);
         pick[i] = best;
@@ -9986,8 +9992,8 @@ TFM__SHARED EF EN(tanh)(EF x) {
     p = EN(madd)(p, z, EN(set)(0.133313283f));
     p = EN(madd)(p, z, EN(set)(-0.333332777f));
     p = EN(madd)(EN(mul)(p, z), a, a);
-    const EF far = EN(sub)(one, EN(div)(two, EN(add)(EN(exp)(EN(mul)(two, a)), one)));
-    return EN(with_sign)(EN(pick)(a, EN(set)(0.625f), p, far), x);
+    const EF beyond = EN(sub)(one, EN(div)(two, EN(add)(EN(exp)(EN(mul)(two, a)), one)));
+    return EN(with_sign)(EN(pick)(a, EN(set)(0.625f), p, beyond), x);
 }
 
 /* erf: an odd polynomial below 1, else 1 - e^-Q(|x|) with Q = -ln erfc; 1 from 4 on. Within 1.3 ulp. */
@@ -10009,8 +10015,8 @@ TFM__SHARED EF EN(erf)(EF x) {
     q = EN(madd)(q, a, EN(set)(0.633386672f));
     q = EN(madd)(q, a, EN(set)(1.12949514f));
     q = EN(madd)(q, a, EN(set)(-0.000170552026f));
-    const EF far = EN(sub)(EN(set)(1.0f), EN(exp)(EN(sub)(EN(set)(0.0f), q)));
-    return EN(with_sign)(EN(pick)(a, EN(set)(1.0f), p, far), x);
+    const EF beyond = EN(sub)(EN(set)(1.0f), EN(exp)(EN(sub)(EN(set)(0.0f), q)));
+    return EN(with_sign)(EN(pick)(a, EN(set)(1.0f), p, beyond), x);
 }
 
 TFM__BODY EF EN(sigmoid)(EF x) {
@@ -11330,6 +11336,7 @@ static const tfm_kernels FN(kernels) = {
           L2 norms; the residual as the normed value; masks of the Sparse Transformer; queries that grow with the logarithm
           of the position; RoPE that grows in steps; tfm_kernels has one more pointer, norm
           files are version 1, which every later header reads: convert again; tfm_session_restore; sessions have a version
+          big-endian hosts, tfm_file_order; files are mapped on Windows, paths are UTF-8 there; 32-bit x86 without the x87
           types and mixtures that a build leaves out are TFM_ERR_UNSUPPORTED; tfm_encode_marked refuses text without marks
    0.1.0  first version: dense decoders; byte-level and SentencePiece BPE; scalar, AVX2, AVX-VNNI, AVX-512, NEON and
           WebAssembly passes, AMX by name

@@ -12,12 +12,15 @@
 #   the file converted here is opened there, and the scalar pass gives the same logits, bit for bit, exact and fast;
 #   the same text is drawn there from the same seed.
 
-names="musl i686 aarch64 arm riscv64 s390x ppc64 windows"
-build=$1 name=$2
-exe= run= flags= skip= programs="tfm-convert tfm-quantize tfm-eval generate"
+names="musl i686 haswell nehalem aarch64 arm riscv64 s390x ppc64 windows"
+build=$1 name=$2 there=$1/$2
+cc= exe= run= flags= skip= groups= programs="tfm-convert tfm-quantize tfm-eval generate"
+kernels="kernel_formats kernel_matmul kernel_vectors kernel_same_bits kernel_rope kernel_isa kernel_plain model"
 case $name in
 musl)    cc=musl-gcc ;;
 i686)    cc=i686-linux-gnu-gcc flags="-msse2 -mfpmath=sse" ;;
+haswell) there=$build run="qemu-x86_64 -cpu Haswell" groups=$kernels ;; # this machine's programs on CPUs without AVX-512
+nehalem) there=$build run="qemu-x86_64 -cpu Nehalem" groups=$kernels ;; # and without AVX
 aarch64) cc=aarch64-linux-gnu-gcc run="qemu-aarch64 -cpu max" ;;      # NEON with its dot product
 arm)     cc=arm-linux-gnueabihf-gcc run=qemu-arm skip=families ;;     # ARMv7: the scalar pass
 riscv64) cc=riscv64-linux-gnu-gcc run=qemu-riscv64 skip=families ;;
@@ -42,15 +45,15 @@ done
 check() { # WHAT COMMAND...: it succeeds
     what=$1
     shift
-    if "$@" > "$there/log" 2>&1; then passed=$((passed + 1))
-    else failed=$((failed + 1)); echo "FAILED $name: $what"; sed -n 1,5p "$there/log"; fi
+    if "$@" > "$log" 2>&1; then passed=$((passed + 1))
+    else failed=$((failed + 1)); echo "FAILED $name: $what"; sed -n 1,5p "$log"; fi
 }
 
-there=$build/$name files=$build/$name/files
+files=$build/$name/files log=$build/$name/log
 mkdir -p "$files" || exit 1
 targets=$there/run_tests
 for p in $programs; do targets="$targets $there/$p"; done
-if ! ${MAKE:-make} --no-print-directory -s $targets BUILD="$there" CC="${CCACHE:-} $cc" CFLAGS="-O2 $flags" \
+if [ -n "$cc" ] && ! ${MAKE:-make} --no-print-directory -s $targets BUILD="$there" CC="${CCACHE:-} $cc" CFLAGS="-O2 $flags" \
      LDFLAGS=-static > "$there/build.log" 2>&1; then
     sed -n 1,20p "$there/build.log"
     failed=1
@@ -63,7 +66,7 @@ fi
 here=$files/here
 ids=1,20,300,7,41,99,5,250,17,63
 program() { p=$1; shift; $run "$there/$p$exe" "$@"; }
-"$build/tfm-quantize" --type q4_k_m "$build/stories.tfm" "$here.q4.tfm" 2> "$there/log" &&
+"$build/tfm-quantize" --type q4_k_m "$build/stories.tfm" "$here.q4.tfm" 2> "$log" &&
 "$build/tfm-quantize" --type f16 "$build/stories.tfm" "$here.f16.tfm" || exit 1
 
 check "conversion" program tfm-convert examples/models/stories "$files/stories.tfm"
@@ -85,18 +88,17 @@ for mode in "" --fast; do
     done
 done
 story="$build/stories.tfm -p Once -n 40 --seed 7 --isa scalar"
-"$build/generate" $story > "$here.text" 2> "$there/log"
-program generate $story > "$files/text" 2> "$there/log"
+"$build/generate" $story > "$here.text" 2> "$log"
+program generate $story > "$files/text" 2> "$log"
 check "the same text from the same seed" cmp "$files/text" "$here.text"
 
 # ---- the tests
 
-groups=
 [ -z "$skip" ] || groups=$(program run_tests --list | grep -vx "$skip")
-program run_tests --dir "$there/tests" $groups > "$there/tests.log" 2>&1
+program run_tests --dir "$build/$name/tests" $groups > "$build/$name/tests.log" 2>&1
 status=$?
-grep -E '^(FAILED|skipped)| FAILED|signal' "$there/tests.log"
-sums=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$there/tests.log" | tr -dc '0-9 ')
+grep -E '^(FAILED|skipped)| FAILED|signal' "$build/$name/tests.log"
+sums=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$build/$name/tests.log" | tr -dc '0-9 ')
 set -- $sums
 if [ -z "$sums" ]; then failed=$((failed + 1)); echo "FAILED $name: run_tests ended with exit status $status"; finish; fi
 passed=$((passed + $1)) failed=$((failed + $2)) skipped=$((skipped + ${3:-0}))

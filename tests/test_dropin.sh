@@ -34,6 +34,16 @@ program_now() {
     { $2 -I. -DUNIT=1 -c "$file" -o "$dir/one.o" && $2 -I. -DUNIT=2 -c "$file" -o "$dir/two.o" &&
       $2 "$dir/one.o" "$dir/two.o" -o "$dir/program" $3 && $4 "$dir/program"; } > "$dir/log" 2>&1
     report "$1" $?
+    sed -n '$s/^bits //p' "$dir/log" > "$dir/bits"
+}
+
+# NAME COMMAND...: it succeeds without a word.
+silent() { beside silent_now "$@"; }
+silent_now() {
+    name=$1
+    shift
+    "$@" > "$dir/log" 2>&1 && test ! -s "$dir/log"
+    report "$name" $?
 }
 
 # NAME "COMPILER FLAGS": the compiler's front end alone.
@@ -60,14 +70,31 @@ for cc in gcc $clang; do
 done
 [ -n "$clang" ] || skip "clang"
 
+# Whatever an optimiser may assume, and whether it may fuse a product and a sum or not.
+[ -z "$clang" ] || program "$clang -O2 -march=native -ffp-contract=fast" "$clang -O2 -march=native -ffp-contract=fast $strict"
+[ -z "$clang" ] || program "$clang -Os -ffp-contract=off" "$clang -Os -ffp-contract=off $strict"
 if have gcc; then
     program "gcc -O0" "gcc -std=c99 -O0 $strict"
-    program "gcc -O3 -march=native" "gcc -std=c99 -O3 -march=native $strict"
+    program "gcc -O3 -march=native -ffp-contract=fast, strict aliasing" \
+        "gcc -O3 -march=native -ffp-contract=fast -fstrict-aliasing -Wstrict-aliasing=2 $strict"
+    program "gcc -Os -ffp-contract=off" "gcc -std=c99 -Os -ffp-contract=off $strict"
+    program "gcc -O1 -flto, TFM_STATIC in both units" "gcc -std=c99 -O1 -flto -DTFM_STATIC $strict"
+    program "gcc -O1 -fno-strict-aliasing -funsigned-char" "gcc -std=c99 -O1 -fno-strict-aliasing -funsigned-char $strict"
     program "gcc -O0, TFM_TYPES of none but F32" "gcc -std=c99 -O0 $strict -DTFM_TYPES=0"
     program "gcc -O0, TFM_DEBUG" "gcc -std=c99 -O0 $strict -DTFM_DEBUG"
     for switch in SIMD AVX2 AVX512 AMX TEXT MALLOC STDIO MMAP THREADS MESSAGES EXPERTS NFC; do
         program "gcc -O0, TFM_NO_$switch" "gcc -std=c99 -O0 $strict -DTFM_NO_$switch"
     done
+    for switches in "STDIO MMAP" "STDIO MMAP MALLOC THREADS" "STDIO MMAP MALLOC THREADS TEXT EXPERTS SIMD" "AVX2 AVX512" \
+        "AVX512 AMX" "TEXT NFC" "NFC MESSAGES EXPERTS"; do
+        program "gcc -O0, TFM_NO_ $switches" "gcc -std=c99 -O0 $strict $(printf ' -DTFM_NO_%s' $switches)"
+    done
+    mkdir -p "$out/renamed"
+    cp tfm.h "$out/renamed/other.h"
+    sed 's/"tfm\.h"/"other.h"/' tests/test_dropin.c > "$out/renamed/test_dropin.c"
+    program "gcc -O0, another name of the file, TFM_API" \
+        "gcc -std=c99 -O0 $strict -I$out/renamed -DTFM_SELF=\"other.h\" -DTFM_API=__attribute__((used))" "" "" \
+        "$out/renamed/test_dropin.c"
 fi
 
 # ---- C++
@@ -95,9 +122,33 @@ if have aarch64-linux-gnu-gcc && have qemu-aarch64; then
     program "aarch64" "aarch64-linux-gnu-gcc -std=c99 -O1 $strict" "-static" "qemu-aarch64"
 else skip "aarch64"; fi
 
-if have s390x-linux-gnu-gcc; then # big-endian: models in memory run, files are refused
-    program "s390x" "s390x-linux-gnu-gcc -std=c99 -O1 $strict" "-static" "$(first qemu-s390x true)"
+if have s390x-linux-gnu-gcc && have qemu-s390x; then # big-endian; gnu99: see FLAGS of the manual
+    program "s390x" "s390x-linux-gnu-gcc -std=gnu99 -O1 $strict" "-static" "qemu-s390x"
 else skip "s390x"; fi
+
+# Windows: by mingw, and the dialect of its own compiler by clang, with the little of its C library that tfm.h takes.
+if have x86_64-w64-mingw32-gcc; then
+    silent "mingw" x86_64-w64-mingw32-gcc -std=c99 $strict -DUNIT=1 -I. -fsyntax-only tests/test_dropin.c
+    printf '#include <windows.h>\n#define TFM_IMPLEMENTATION\n#include "tfm.h"\n' > "$out/windows.c"
+    printf '#define TFM_IMPLEMENTATION\n#include "tfm.h"\n#include <windows.h>\n' > "$out/windows_after.c"
+    for f in windows windows_after; do
+        silent "mingw, $f.h" x86_64-w64-mingw32-gcc -std=c11 $strict -I. -fsyntax-only "$out/$f.c"
+    done
+else skip "mingw"; fi
+
+if have clang-19; then
+    msvc="-fms-compatibility-version=19.38 -I. -DUNIT=1"
+    for machine in x86_64 i686 aarch64; do
+        for language in "c -std=c11" "c++ -std=c++17"; do
+            silent "MSVC's dialect, $machine, $language" clang-19 --target=$machine-pc-windows-msvc $msvc -nostdlibinc \
+                -isystem tests/msvc -x $language $strict -fsyntax-only tests/test_dropin.c
+        done
+    done
+    silent "clang-cl /W4" clang-19 --driver-mode=cl --target=x86_64-pc-windows-msvc $msvc -imsvc tests/msvc /W4 /WX /Zs \
+        tests/test_dropin.c
+    silent "clang-cl /Od" clang-19 --driver-mode=cl --target=x86_64-pc-windows-msvc $msvc -imsvc tests/msvc /Od /c \
+        "/Fo$out/cl.obj" tests/test_dropin.c
+else skip "MSVC's dialect: no clang-19"; fi
 
 # ---- everything else in the repository, without a warning
 
@@ -121,6 +172,15 @@ spelling_now() {
 }
 beside spelling_now
 
+wait
+
+# One sequence of operations in the scalar pass, and one in those with fused sums, whatever made them.
+bits_now() {
+    cat "$out"/job.*/bits | tr ' ' '\n' | sort -u > "$dir/log"
+    [ "$(cat "$out"/job.*/bits | cut -d ' ' -f 2 | sort -u | wc -l)" -eq 1 ] && [ "$(wc -l < "$dir/log")" -le 2 ]
+    report "the same bits from all of these programs" $?
+}
+beside bits_now
 wait
 passed=$(find "$out"/job.* -name passed | wc -l)
 echo "$((passed)) passed, $((number - passed)) failed, $skipped skipped"
