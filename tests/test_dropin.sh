@@ -76,7 +76,7 @@ done
 if have gcc; then
     program "gcc -O0" "gcc -std=c99 -O0 $strict"
     program "gcc -O3 -march=native -ffp-contract=fast, strict aliasing" \
-        "gcc -O3 -march=native -ffp-contract=fast -fstrict-aliasing -Wstrict-aliasing=2 $strict"
+        "gcc -O3 -march=native -ffp-contract=fast -fstrict-aliasing -Wstrict-aliasing $strict"
     program "gcc -Os -ffp-contract=off" "gcc -std=c99 -Os -ffp-contract=off $strict"
     program "gcc -O1 -flto, TFM_STATIC in both units" "gcc -std=c99 -O1 -flto -DTFM_STATIC $strict"
     program "gcc -O1 -fno-strict-aliasing -funsigned-char" "gcc -std=c99 -O1 -fno-strict-aliasing -funsigned-char $strict"
