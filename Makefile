@@ -22,7 +22,7 @@ ALONE    := tests/test_dropin.c tests/test_recipes.c tests/size_embedded.c tests
 TESTS    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(ALONE),$(wildcard tests/*.c)))
 ARCHIVE  := $(BUILD)/libtools.a
 
-.PHONY: all help run test sanitize tsan msan valgrind memory bits platforms wasm wasm-test wasm-kernels wasm-size wasm-bench compilers embedded embedded-test fuzz text large real quality size bench bench-text bench-rivals clean
+.PHONY: all help run test sanitize tsan msan valgrind memory bits platforms wasm wasm-test wasm-kernels wasm-size wasm-bench compilers embedded embedded-test fuzz text large real quality size bench bench-kernels bench-text bench-rivals clean
 .PRECIOUS: $(BUILD)/%.o
 
 all: $(PROGRAMS)
@@ -56,6 +56,7 @@ help:
 	@echo "make size         bytes of code and stack of the implementation"
 	@echo "make bench-text   speed of tfm-tokenize against the tokenizers package (python)"
 	@echo "make bench        speed of the models in $(BUILD)/ (BENCH_MODELS=...)"
+	@echo "make bench-kernels  each matmul kernel beside the processor's peaks (Linux, x86-64; KERNELS=\"--isa avx2 ...\")"
 	@echo "make bench-rivals real models beside llama.cpp, in turn (python, network, cmake; RIVALS=\"--help\")"
 
 # ---- building -------------------------------------------------------------------------------------------------------
@@ -261,6 +262,13 @@ size: tools/tfm_impl.c
 BENCH_MODELS = $(BUILD)/stories.tfm
 bench: $(BUILD)/tfm-bench $(BUILD)/stories.tfm
 	@for m in $(BENCH_MODELS); do $(BUILD)/tfm-bench $$m || exit 1; done
+
+# Each kernel on one thread beside the peaks of the processor; KERNELS="--isa avx2 --blas libopenblas.so.0 8960 1536".
+bench-kernels: $(BUILD)/bench_kernels
+	@$(BUILD)/bench_kernels $(KERNELS)
+
+$(BUILD)/bench_kernels: tests/bench/bench_kernels.c $(ARCHIVE)
+	$(CC) $(FLAGS) -std=gnu11 $(LDFLAGS) -o $@ $< $(ARCHIVE) $(LDLIBS) -ldl -pthread
 
 # Beside llama.cpp, built from its source package: minutes, network, cmake; an idle machine for figures that mean something.
 bench-rivals: $(BUILD)/tfm-bench $(BUILD)/tfm-convert

@@ -8780,10 +8780,13 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
 #define TFM__INNER TFM__INLINE TFM__UNUSED
 #if defined(__clang__)
 #define TFM__FLAT _Pragma("clang loop unroll(full)")
+#define TFM__LOOP _Pragma("clang loop unroll(disable)")
 #elif defined(__GNUC__)
 #define TFM__FLAT _Pragma("GCC unroll 16")
+#define TFM__LOOP _Pragma("GCC unroll 1")
 #else
 #define TFM__FLAT
+#define TFM__LOOP
 #endif
 #if TFM__PASS_PORTABLE
 #define TFM__BODY TFM__NOINLINE TFM__UNUSED
@@ -9028,6 +9031,8 @@ TFM__INNER int32_t PART(dot)(int32_t acc, const uint32_t *c, int n, const FN(spr
 #define TFM__PASS_ISA TFM_ISA_AVX2
 #define TFM__PASS_NAME "avx2"
 #define TFM__FLIP 0
+#define TFM__TOKENS 16 /* q8 matmul: tokens that share one unpacking; the codes, too many for registers, are on the stack */
+#define TFM__EACH_TILED TFM__LOOP
 #define TFM__ABREAST 0 /* 1: tokens go side by side, where a product waits for the one before it */
 #else
 #define FN(name) tfm__##name##_avxvnni
@@ -9035,9 +9040,9 @@ TFM__INNER int32_t PART(dot)(int32_t acc, const uint32_t *c, int n, const FN(spr
 #define TFM__PASS_ISA TFM_ISA_AVXVNNI
 #define TFM__PASS_NAME "avxvnni"
 #define TFM__FLIP 1
+#define TFM__TOKENS 4
 #define TFM__ABREAST 1
 #endif
-#define TFM__TOKENS 4 /* q8 matmul: tokens that share one unpacking */
 #define TFM__STRIPS 1
 #define TFM__QUERIES 24
 
@@ -10318,6 +10323,13 @@ static void FN(embed)(float *out, const tfm_tensor *w, int64_t row, float scale)
 #define TFM__EACH_PART
 #define TFM__KEEP(pointer)
 #endif
+/* The tokens of a tile: a loop over as many as there are, or unrolled, and then those past the last are the last again. */
+#ifdef TFM__EACH_TILED
+#define TFM__TILE(left) (int)((left) < TFM__TOKENS ? (left) : TFM__TOKENS)
+#else
+#define TFM__EACH_TILED TFM__EACH_TOKEN
+#define TFM__TILE(left) TFM__TOKENS
+#endif
 
 /* y = acc + bias for the part of one token whose first row is `row`. */
 TFM__INNER void PART(finish)(const tfm_matmul_args *a, int64_t row, int64_t t, PF acc) {
@@ -10594,7 +10606,7 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a
     const uint8_t *rows[TFM__TOKENS];
     PF acc[TFM__TOKENS][16 / TFM__ROWS];
     size_t at = 0;
-    TFM__EACH_TOKEN
+    TFM__EACH_TILED
     for (int t = 0; t < nt; t++) {
         rows[t] = (const uint8_t *)a->x + (size_t)(t0 + t < a->n ? t0 + t : a->n - 1) * a->x_stride;
         for (int p = 0; p < 16 / TFM__ROWS; p++) acc[t][p] = PART(set)(0.0f);
@@ -10611,13 +10623,13 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a
                 for (int g = 0; g < 8; g++) c[g] = f->wide == 8 && TFM__FLIP ? PART(flip)(c[g]) : c[g];
                 const PART(scales) s = PART(unit_scales)(fmt, scales, wide, u, TFM__ROWS * p);
                 const PI mins = PART(pairs)(s.mn[0], s.mn[1]);
-                TFM__EACH_TOKEN
+                TFM__EACH_TILED
                 for (int t = 0; t < nt; t += abreast)
                     PART(unit_dots)(fmt, abreast, acc + t, p, c, &s, mins, zeros, rows + t, at);
             }
         }
     }
-    TFM__EACH_TOKEN
+    TFM__EACH_TILED
     for (int t = 0; t < nt; t++) {
         if (t > 0 && t0 + t >= a->n) break;
         TFM__EACH_PART
@@ -10648,9 +10660,9 @@ TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t st
                 FN(q8_tile)(fmt, nt, a, s, t);
             }
 #else
-            for (int64_t tile = 0; t + 2 < t1; t += TFM__TOKENS, tile++) {
+            for (int64_t tile = 0; t + 2 < t1; t += TFM__TILE(t1 - t), tile++) {
                 if (s + 1 < strip1) FN(fetch_ahead)(fmt, a, s + 1, tile, (t1 - t0) / TFM__TOKENS + 1);
-                FN(q8_tile)(fmt, TFM__TOKENS, a, s, t);
+                FN(q8_tile)(fmt, TFM__TILE(t1 - t), a, s, t);
             }
             for (; t < t1; t++) FN(q8_tile)(fmt, 1, a, s, t);
 #endif
@@ -11304,6 +11316,9 @@ static const tfm_kernels FN(kernels) = {
 #undef TFM__FLIP
 #undef TFM__SUMS_AS_BITS
 #undef TFM__UNROLL
+#undef TFM__LOOP
+#undef TFM__EACH_TILED
+#undef TFM__TILE
 #undef TFM__BODY
 #undef TFM__INNER
 #undef TFM__FLAT

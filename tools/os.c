@@ -212,6 +212,8 @@ int cpu_count(void)
     return info.dwNumberOfProcessors > 0 ? (int)info.dwNumberOfProcessors : 1;
 }
 
+uint64_t memory_private(void) { return 0; }
+
 void program_start(int *argc, char ***argv)
 {
     int i, n = 0;
@@ -390,6 +392,17 @@ int cpu_count(void)
 #endif
     n = sysconf(_SC_NPROCESSORS_ONLN);
     return n > 0 ? (int)n : 1;
+}
+
+uint64_t memory_private(void)
+{
+    unsigned long kb = 0;
+    char line[128];
+    FILE *f = fopen("/proc/self/smaps_rollup", "r");
+    while (f != NULL && fgets(line, sizeof line, f) != NULL)
+        if (sscanf(line, "Private_Dirty: %lu", &kb) == 1) break;
+    if (f != NULL) fclose(f);
+    return (uint64_t)kb * 1024;
 }
 
 void program_start(int *argc, char ***argv)

@@ -16,6 +16,8 @@ void program_start(int *argc, char ***argv);
 double time_now(void);    /* seconds of a clock that never goes back */
 int is_terminal(FILE *f);
 int cpu_count(void);      /* processors this process may use, at least 1 */
+/* Bytes of memory that this process wrote and shares with no file, 0 where the system does not say. */
+uint64_t memory_private(void);
 /* fopen for UTF-8 paths and files of any size. */
 FILE *file_open(const char *path, const char *mode);
 

@@ -57,7 +57,9 @@ int run_open_any(run *r, const cli *c, const run_options *o, const char *path)
     r->path = path;
     status = choose_isa(c, o->isa, &isa);
     if (status != CLI_GO_ON) return status;
+    r->open_seconds = -time_now();
     if (tfm_model_open(path, NULL, &r->model, &err)) return run_error(r, &err);
+    r->open_seconds += time_now();
     r->config = tfm_model_config_of(r->model);
     r->tokenizer = tfm_model_tokenizer(r->model);
     r->setup.size = sizeof r->setup;
@@ -93,7 +95,9 @@ int run_start(run *r)
     if (r->setup.n_batch > r->setup.n_ctx) r->setup.n_batch = r->setup.n_ctx;
     r->setup.parallel.user = r->threads;
     r->setup.parallel.run = pool_run;
+    r->session_seconds = -time_now();
     if (tfm_session_new(r->model, &r->setup, &r->session, &err)) return run_error(r, &err);
+    r->session_seconds += time_now();
     return CLI_GO_ON;
 }
 

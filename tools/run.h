@@ -52,6 +52,7 @@ typedef struct run {
     tfm_session_config setup;       /* from the options; a program changes want, n_ctx ... before run_start */
     tfm_session *session;           /* of the last run_start */
     pool *threads;
+    double open_seconds, session_seconds; /* of tfm_model_open and the last tfm_session_new */
 } run;
 
 /* Opens the model and fills setup: n_ctx is -c, or the smaller of the model's context and 4096. CLI_GO_ON, or the exit

@@ -128,6 +128,7 @@ static double stream_measure(stream *s, pool *threads)
 typedef struct figures { series prefill, decode; } figures;
 static figures all_figures[MAX_DEPTHS];
 static series bandwidths;
+static uint64_t private_bytes; /* what opening the model took */
 
 /* Some valid ids, always the same ones. */
 static void make_ids(int32_t *ids, int64_t n, int32_t n_vocab)
@@ -268,6 +269,8 @@ static void print_json(const run *r)
     printf("\"bytes_per_token\": %llu, \"decode_gb_per_s\": %.3f, ", (unsigned long long)s.bytes, s.gb_per_s);
     printf("\"bandwidth_gb_per_s\": %.3f, \"bandwidth_spread\": %.4f, \"bandwidth_share\": %.4f, ", s.bandwidth,
            series_spread(&bandwidths), s.share);
+    printf("\"load_ms\": %.3f, \"load_private_bytes\": %llu, ", 1e3 * (r->open_seconds + r->session_seconds),
+           (unsigned long long)private_bytes);
     print_json_depths(r);
     printf("}\n");
 }
@@ -293,6 +296,10 @@ static void print_text(const run *r)
     printf("%s: %s, %d thread%s, kv %s, act %s, ", r->path, isa_of(r), (int)r->setup.n_threads,
            r->setup.n_threads == 1 ? "" : "s", run_kv_names[options.kv], run_act_names[options.act]);
     printf("%lld repetition%s\n", (long long)repeats, repeats == 1 ? "" : "s");
+    printf("load       %9.1f ms: model %.1f, session %.1f", 1e3 * (r->open_seconds + r->session_seconds),
+           1e3 * r->open_seconds, 1e3 * r->session_seconds);
+    if (private_bytes > 0) printf("; %s of private memory after the model", human_size(size, private_bytes));
+    printf("\n");
     for (i = 0; i < n_depths; i++) print_depth(r, i);
     printf("bandwidth  %9.1f GB/s,     spread %4.1f %%\n", s.bandwidth, 100 * series_spread(&bandwidths));
     printf("weights    %s a token", human_size(size, s.bytes));
@@ -400,6 +407,7 @@ int main(int argc, char **argv)
 {
     static stream s;
     const char *path;
+    uint64_t before;
     run r;
     int status;
     program_start(&argc, &argv);
@@ -407,7 +415,9 @@ int main(int argc, char **argv)
     if (status == CLI_GO_ON) status = read_depths();
     if (status != CLI_GO_ON) return program_end(status);
     if (n_prompt + n_generate == 0) return cli_wrong(&command_line, "-p 0 and -n 0 leave nothing to measure");
+    before = memory_private();
     status = run_open(&r, &command_line, &options, path);
+    private_bytes = memory_private() - before;
     if (status == CLI_GO_ON) status = choose_context(&r);
     if (status == CLI_GO_ON) status = run_start(&r);
     if (status == CLI_GO_ON) status = stream_open(&s, model_source_bytes(r.model), r.setup.n_threads);
