@@ -7687,7 +7687,7 @@ TFM_API size_t tfm_stop_scan(const tfm_stop *stops, int32_t n_stops, const char 
                          the begin or the end of the conversation), first part, number of parts, 0
      PARTS      3 words  kind, offset in STRINGS and bytes of a TEXT, or the text of the system turn, or the date
      RULES      4 words  what becomes of a turn's text: role | mask << 8 | value << 16, TFM_CHAT_TRIM_... | _CUT_..., offset
-                         in STRINGS and bytes of a mark up to whose last place the text is dropped (0 bytes: none)
+                         in STRINGS and bytes, at most 1024, of a mark up to whose last place the text is dropped (0: none)
      ENDS       1 word   ids that end an answer
      VARIABLES  2 words  offsets in STRINGS of a name and a value, zero-terminated
      TEMPLATE   bytes    the text the format was taken from
@@ -7734,9 +7734,11 @@ static tfm_result tfm__chat_check(const tfm_chat *c, tfm_error *err) {
         TFM__NEED(tfm__chat_holds(c, tfm__chat_word(c, TFM_CHAT_PARTS, i, 1), tfm__chat_word(c, TFM_CHAT_PARTS, i, 2), 0),
                   "chat: part %d lies outside", (int)i);
     }
-    for (uint32_t i = 0; i < t[TFM_CHAT_RULES].count; i++)
-        TFM__NEED(tfm__chat_holds(c, tfm__chat_word(c, TFM_CHAT_RULES, i, 2), tfm__chat_word(c, TFM_CHAT_RULES, i, 3), 0),
-                  "chat: rule %d has its mark outside", (int)i);
+    for (uint32_t i = 0; i < t[TFM_CHAT_RULES].count; i++) {
+        const uint32_t n = tfm__chat_word(c, TFM_CHAT_RULES, i, 3);
+        TFM__NEED(n <= 1024, "chat: rule %d has a mark of %l bytes, at most 1024 are supported", (int)i, (int64_t)n);
+        TFM__NEED(tfm__chat_holds(c, tfm__chat_word(c, TFM_CHAT_RULES, i, 2), n, 0), "chat: rule %d has its mark outside", (int)i);
+    }
     for (uint32_t i = 0; i < t[TFM_CHAT_VARIABLES].count; i++)
         TFM__NEED(tfm__chat_holds(c, tfm__chat_word(c, TFM_CHAT_VARIABLES, i, 0), 0, 1) &&
                   tfm__chat_holds(c, tfm__chat_word(c, TFM_CHAT_VARIABLES, i, 1), 0, 1), "chat: variable %d lies outside", (int)i);

@@ -189,6 +189,10 @@ void test_chat_damage(void) {
     const tfm_turn late[] = {turns[1], turns[0]};
     check(tfm_chat_render(c, late, 2, 0, NULL, out, marks, sizeof out, &need, &err) == TFM_ERR_ARG,
           "a system text that is not first");
+    unsigned char *rule = section.bytes + load_u32(section.bytes + 4 * (TFM_CHAT_TABLES + 2 * TFM_CHAT_RULES));
+    rule[13] = 5; /* a mark of 1280 bytes: the time of looking for it would be quadratic */
+    check(tfm_chat_open(section.bytes, section.size, object, sizeof object, &c, &err) && strstr(err.msg, "1280"), "a long mark");
+    rule[13] = 0;
     for (size_t i = 0; i < section.size; i++) {
         for (int k = 0; k < 4; k++) {
             const unsigned char old = section.bytes[i];
