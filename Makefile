@@ -22,7 +22,7 @@ ALONE    := tests/test_dropin.c tests/test_recipes.c tests/size_embedded.c tests
 TESTS    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(ALONE),$(wildcard tests/*.c)))
 ARCHIVE  := $(BUILD)/libtools.a
 
-.PHONY: all help run test sanitize tsan msan valgrind memory bits platforms wasm wasm-test wasm-kernels wasm-size wasm-bench compilers embedded embedded-test fuzz text large real quality size bench bench-kernels bench-text bench-rivals clean
+.PHONY: all help run test sanitize tsan msan valgrind memory bits format platforms wasm wasm-test wasm-kernels wasm-size wasm-bench compilers embedded embedded-test fuzz text large real quality size bench bench-kernels bench-text bench-rivals clean
 .PRECIOUS: $(BUILD)/%.o
 
 all: $(PROGRAMS)
@@ -39,6 +39,7 @@ help:
 	@echo "make msan         the tests under the memory sanitizer (clang)"
 	@echo "make valgrind     tests of every reader and of sessions under valgrind"
 	@echo "make memory       nothing is allocated where it must not be; every allocation fails in turn"
+	@echo "make format       files read by a reader made from the specification alone (python)"
 	@echo "make bits         the same logits whatever the threads, chunks and neighbours; pool and OpenMP (gcc)"
 	@echo "make platforms    files and tests on other machines by cross compilers and emulators (make cross-NAME: one):"
 	@echo "                  $(PLATFORMS)"
@@ -152,7 +153,7 @@ tsan:
 # Clang's: the first use of memory that nobody wrote. The scalar pass: intrinsics of the others are seen through, but
 # take clang minutes.
 msan:
-	@$(MAKE) --no-print-directory $(BUILD)/msan/run_tests BUILD=$(BUILD)/msan CC=$(CLANG) \
+	@$(MAKE) --no-print-directory $(BUILD)/msan/run_tests BUILD=$(BUILD)/msan CC="$(CLANG)" \
 	    CFLAGS="-g -O1 -fno-omit-frame-pointer -fsanitize=memory -fno-sanitize-recover=all -DTFM_NO_SIMD"
 	$(BUILD)/msan/run_tests --dir $(BUILD)/msan/tests
 
@@ -161,7 +162,7 @@ msan:
 VALGRIND = valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,possible
 valgrind: $(BUILD)/run_tests
 	$(VALGRIND) $(BUILD)/run_tests --dir $(BUILD)/valgrind json gguf safetensors arena sinks tokenizer_kinds tokenizer_sentencepiece \
-	    chat_formats sampler moe_session sizes convert_config convert_llama2c write_gguf
+	    chat_formats sampler session moe_session sizes convert_config convert_llama2c write_gguf
 
 # The heap watched: what allocates nothing, and every allocation failing in turn; the same with a block for each piece of
 # memory under the sanitizers.
@@ -243,6 +244,11 @@ bench-text: all
 	$(PYTHON) tests/bench_tokenizers.py $(BUILD)
 large: all
 	@$(PYTHON) tests/test_large.py $(BUILD)
+
+# The format by its specification alone: the story model, every type, what the tests of families left.
+format: all $(BUILD)/stories.tfm $(BUILD)/run_tests
+	@$(BUILD)/run_tests --dir $(BUILD)/tests families > /dev/null || echo "the tests fail: make test"
+	@$(PYTHON) tests/test_format.py --build $(BUILD)
 
 real: all
 	$(PYTHON) tests/real_models.py --build $(BUILD)

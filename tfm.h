@@ -805,7 +805,8 @@ TFM_API tfm_result tfm_session_init(const tfm_model *m, const tfm_session_config
 TFM_API tfm_result tfm_session_new(const tfm_model *m, const tfm_session_config *cfg, tfm_session **out,
                                    tfm_error *err);
 TFM_API void tfm_session_free(tfm_session *s); /* of tfm_session_new only */
-/* A session is tfm_session_size bytes from its address on: write them, send them, keep them. restore makes s go on where
+/* A session is tfm_session_size bytes from its address on: write them, send them, keep them (scratch and cache that nobody
+   used are what the memory held before: clear it first where that is secret). restore makes s go on where
    the session stood whose bytes are at `saved` (any address, of this process or another): an exact copy, whatever s held
    before. Both are of the same model, context, batch, kv, act, want and rope_len, else TFM_ERR_FORMAT names it; hooks,
    threads, instruction set and memory of s stay its own. TFM_ERR_UNSUPPORTED: another version of the bytes. After an error
@@ -1099,6 +1100,16 @@ TFM_API int32_t tfm_argmax(const float *logits, int32_t n);
 #define TFM__ASSERT(condition) assert(condition) /* preconditions of kernels; a debugging build may end the process */
 #else
 #define TFM__ASSERT(condition) ((void)0)
+#endif
+
+/* Lanes that are read beyond a row, inside the cache, and dropped may never have been written; clang's sanitizer sees the
+   first only. */
+#define TFM__NO_OVERREAD 0
+#if defined(__has_feature)
+#if __has_feature(memory_sanitizer)
+#undef TFM__NO_OVERREAD
+#define TFM__NO_OVERREAD 1
+#endif
 #endif
 
 /* No compiler may fuse a product into a sum on its own: results must not depend on flags. Undone at the end of [B12]. */
@@ -1467,10 +1478,11 @@ static void tfm__sin_cos(float angle, float *sin_out, float *cos_out) {
    A block of 256 inputs is 8 units in a row.
 
    Scales of one block: 16 f16 d (one a row; MXFP4: 16 bytes e, d = 2^(e - 128)); 16 f16 m or dmin if the type has one;
-   then for each sub-block in order 16 bytes of integer scales and, for Q4_K and Q5_K, 16 bytes of integer minima (Q2_K:
-   scale in the low nibble and minimum in the high nibble of one byte, as in the source).
+   then for each sub-block in order 16 bytes of integer scales, signed, and, for Q4_K and Q5_K, 16 bytes of integer minima,
+   unsigned (Q2_K: scale in the low nibble and minimum in the high nibble of one byte, as in the source).
 
-   Values: q = code - zero (8-bit codes are signed bytes, zero 0) or, for types with a book, book[code] - zero; every
+   Values, with the bits, zero, book and sub-blocks that tfm__formats has for the type: q = code - zero (8-bit codes are
+   signed bytes, zero 0) or, for types with a book, book[code] - zero; every
    operation rounded to float32:
      no sub-blocks  d * q            with m:    d * q + m
      sub-blocks     (d * scale) * q  with dmin: (d * scale) * q - dmin * minimum
@@ -10971,7 +10983,7 @@ TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *row, int64_t c, int6
         return FN(mul)(FN(to_float)(FN(load_i8)(block + 2 + 16 * (c % 2))), FN(set)(FN(half)(d)));
     }
     row += 32 * c;
-    if (left < 32 * c + 32) {
+    if (left < 32 * c + 32 || (TFM__NO_OVERREAD && w < 16)) {
         memcpy(tail, row, 2 * (size_t)w);
         row = tail;
     }
@@ -11087,7 +11099,7 @@ static int FN(sees_at)(const tfm_attention_args *a, const FN(query) *row, int64_
 static void FN(finish_scores)(float *score, const tfm_attention_args *a, const FN(query) *row, int64_t first, int j0,
                               int j1) {
     static const float count[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
-    for (int j = 0; j < 64; j += 16) {
+    for (int j = j0 / 16 * 16; j < j1; j += 16) { /* the others may never have been written */
         VF s = FN(mul)(FN(load)(score + j), FN(set)(a->scale));
         if (a->softcap > 0) s = FN(cap)(s, FN(set)(a->softcap));
         if (a->slopes && !a->slopes_bf16) {
@@ -11096,7 +11108,7 @@ static void FN(finish_scores)(float *score, const tfm_attention_args *a, const F
         }
         FN(store)(score + j, s);
     }
-    for (int j = 0; a->slopes && a->slopes_bf16 && j < 64; j++)
+    for (int j = j0; a->slopes && a->slopes_bf16 && j < j1; j++)
         score[j] += a->scale * FN(bf16)(row->slope * tfm__count(first + j));
     for (int j = 0; j < j0; j++) score[j] = -TFM__INFINITY;
     for (int j = j1; j < 64; j++) score[j] = -TFM__INFINITY;
