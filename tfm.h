@@ -136,9 +136,11 @@
    TFM_NO_SIMD: the same bits, 5 % fewer instructions than where one product of pairs gives two. examples/embedded runs on Cortex-M4F, Cortex-M55 and 32-bit RISC-V.
 
    FLAGS
-   None is needed. One is not for this code: -ffast-math lets the compiler assume that there are no NaNs, and checks for
-   damaged weights stop working. In gcc's ISO modes (-std=c99) s390x computes float as double, and the last places differ from
-   those of other hosts: -std=gnu99 does not. 32-bit x86 needs a CPU with SSE2, as registers of the x87 are too wide.
+   None is needed. One is not for this code: -ffast-math lets the compiler assume that there are no NaNs, and checks
+   for damaged weights stop working. Under clang's -ffp-contract=fast, which no pragma undoes, the last places differ
+   from those of other builds (=on, its default, and =off are fine, and gcc's fast is undone). In gcc's ISO modes
+   (-std=c99) s390x computes float as double, and the last places differ from those of other hosts: -std=gnu99 does
+   not. 32-bit x86 needs a CPU with SSE2, as registers of the x87 are too wide.
 
    BYTE ORDER
    A file is little-endian, and on such hosts used in place. On a big-endian one its weights are copied once into the host's

@@ -70,8 +70,8 @@ for cc in gcc $clang; do
 done
 [ -n "$clang" ] || skip "clang"
 
-# Whatever an optimiser may assume, and whether it may fuse a product and a sum or not.
-[ -z "$clang" ] || program "$clang -O2 -march=native -ffp-contract=fast" "$clang -O2 -march=native -ffp-contract=fast $strict"
+# Whatever an optimiser may assume, and whether it may fuse a product and a sum or not; of clang's see FLAGS of the manual.
+[ -z "$clang" ] || program "$clang -O2 -march=native -ffp-contract=on" "$clang -O2 -march=native -ffp-contract=on $strict"
 [ -z "$clang" ] || program "$clang -Os -ffp-contract=off" "$clang -Os -ffp-contract=off $strict"
 if have gcc; then
     program "gcc -O0" "gcc -std=c99 -O0 $strict"
