@@ -100,9 +100,10 @@
    unasked. To go on with less, rewind to 0 and evaluate what is to be kept.
 
    THREADS
-   Kernels never start threads. A session cuts its work into up to n_threads parts, none smaller than cfg.grain (handing
-   one over costs 1 to 2 microseconds with tools/pool.c), and hands them to cfg.parallel.run, to OpenMP
-   if the implementation was compiled with it, or runs them in turn. tools/pool.c is a small pool behind that hook.
+   Kernels never start threads. A session cuts its work into up to n_threads parts, none smaller than cfg.grain (to fork
+   and join two threads takes 0.3 to 2 microseconds with tools/pool.c and 1 with gcc's OpenMP while the threads still spin,
+   tens once they sleep; tfm-bench measures it), and hands them to cfg.parallel.run, to OpenMP if the implementation was
+   compiled with it, or runs them in turn. tools/pool.c is a small pool behind that hook.
        call                                                      may run at the same time as
        anything with a const tfm_model, tfm_tokenizer, tfm_chat  anything
        anything with a tfm_session, tfm_sampler, tfm_decoder     calls on other objects; one thread at a time per object,

@@ -493,7 +493,7 @@ done_with "tfm-inspect: damaged files"
 
 run 0 tfm-bench "$MODEL" -p 8 -n 3 -r 2 --json
 for key in prefill_tokens_per_s decode_tokens_per_s prefill_spread decode_spread n_prompt n_gen threads isa \
-    bytes_per_token decode_gb_per_s bandwidth_gb_per_s bandwidth_share load_ms load_private_bytes; do
+    bytes_per_token decode_gb_per_s bandwidth_gb_per_s bandwidth_share load_ms load_private_bytes fork_join_us; do
     expect "$key is missing" grep -q "\"$key\": " "$OUT"
 done
 expect "not one line" test "$(wc -l < "$OUT")" -eq 1

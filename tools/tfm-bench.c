@@ -123,6 +123,23 @@ static double stream_measure(stream *s, pool *threads)
     return (double)passes * (double)(s->n_words * sizeof *s->words) / seconds * 1e-9;
 }
 
+static double fork_join; /* seconds to hand nothing to all threads and wait for them; 0 for one */
+
+static void do_nothing(void *arg, int index) { (void)arg, (void)index; }
+
+/* The best of some runs of many, as it is while a session runs: workers have not gone to sleep. */
+static void measure_fork_join(const run *r)
+{
+    int i, j;
+    for (i = 0; r->threads && i < 20; i++) {
+        const double start = time_now();
+        double each;
+        for (j = 0; j < 500; j++) pool_run(r->threads, do_nothing, NULL, r->setup.n_threads);
+        each = (time_now() - start) / 500;
+        if (i == 0 || each < fork_join) fork_join = each;
+    }
+}
+
 /* ---- THE MODEL ------------------------------------------------------------------------------------------------- */
 
 typedef struct figures { series prefill, decode; } figures;
@@ -271,6 +288,7 @@ static void print_json(const run *r)
            series_spread(&bandwidths), s.share);
     printf("\"load_ms\": %.3f, \"load_private_bytes\": %llu, ", 1e3 * (r->open_seconds + r->session_seconds),
            (unsigned long long)private_bytes);
+    printf("\"fork_join_us\": %.3f, ", 1e6 * fork_join);
     print_json_depths(r);
     printf("}\n");
 }
@@ -301,6 +319,7 @@ static void print_text(const run *r)
     if (private_bytes > 0) printf("; %s of private memory after the model", human_size(size, private_bytes));
     printf("\n");
     for (i = 0; i < n_depths; i++) print_depth(r, i);
+    if (fork_join > 0) printf("fork, join %9.2f us\n", 1e6 * fork_join);
     printf("bandwidth  %9.1f GB/s,     spread %4.1f %%\n", s.bandwidth, 100 * series_spread(&bandwidths));
     printf("weights    %s a token", human_size(size, s.bytes));
     if (n_generate > 0) printf(": decode reads %.1f GB/s, %.0f %% of the bandwidth", s.gb_per_s, 100 * s.share);
@@ -421,6 +440,7 @@ int main(int argc, char **argv)
     if (status == CLI_GO_ON) status = choose_context(&r);
     if (status == CLI_GO_ON) status = run_start(&r);
     if (status == CLI_GO_ON) status = stream_open(&s, model_source_bytes(r.model), r.setup.n_threads);
+    if (status == CLI_GO_ON) measure_fork_join(&r);
     if (status == CLI_GO_ON) status = measure_all(&r, &s);
     if (status == CLI_GO_ON && svg_path) status = draw(&r);
     if (status == CLI_GO_ON) {
