@@ -10907,7 +10907,45 @@ static void FN(f32_panel)(int ns, const tfm_matmul_args *a, const FN(panels) *w)
     }
 }
 
+#if !TFM__PASS_PORTABLE && !defined(TFM__SMALL)
+/* One token times ns strips of 16-bit floats, widened on the way: no panel, the memory is what limits. */
+TFM__BODY void FN(half_strips)(const int type, const int ns, const tfm_matmul_args *a, int64_t strip) {
+    const size_t strip_bytes = tfm_strip_bytes(type, a->w->cols);
+    const uint8_t *p = (const uint8_t *)a->w->data + (size_t)strip * strip_bytes;
+    const float *x = (const float *)a->x;
+    VF acc[4];
+    TFM__UNROLL
+    for (int s = 0; s < ns; s++) acc[s] = FN(set)(0.0f);
+    for (int64_t k = 0; k < a->w->cols; k++, p += 32) {
+        const VF xk = FN(set)(x[k]);
+        TFM__UNROLL
+        for (int s = 0; s < ns; s++) {
+            const uint8_t *at = p + (size_t)s * strip_bytes;
+            acc[s] = FN(madd)(type == TFM_F16 ? FN(load_f16)(at) : FN(load_bf16)(at), xk, acc[s]);
+        }
+    }
+    TFM__UNROLL
+    for (int s = 0; s < ns; s++) FN(finish)(a, 16 * (strip + s), 0, acc[s]);
+}
+
+TFM__BODY void FN(half_vector)(const int type, const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
+    for (; strip0 + 4 <= strip1; strip0 += 4) FN(half_strips)(type, 4, a, strip0);
+    if (strip0 + 2 <= strip1) FN(half_strips)(type, 2, a, strip0), strip0 += 2;
+    if (strip0 < strip1) FN(half_strips)(type, 1, a, strip0);
+}
+
+static int FN(matmul_half)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
+    if (a->n != 1 || a->w->layout != TFM_TILED) return 0;
+    if (a->w->type == TFM_F16) return FN(half_vector)(TFM_F16, a, strip0, strip1), 1;
+    if (a->w->type == TFM_BF16) return FN(half_vector)(TFM_BF16, a, strip0, strip1), 1;
+    return 0;
+}
+#else
+static int FN(matmul_half)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1) { return (void)a, (void)strip0, (void)strip1, 0; }
+#endif
+
 static void FN(matmul_f32)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
+    if (FN(matmul_half)(a, strip0, strip1)) return;
     float stack[16 * 256 + 16]; /* 16 KB and room to align */
     const int in_place = a->w->type == TFM_F32 && a->w->layout == TFM_TILED;
     const int wide = a->n >= 6 ? TFM__STRIPS : 4; /* GEMV: four chains hide the latency of madd */
