@@ -226,7 +226,7 @@ FUZZ_ONE = d=$$0/fuzz f=$$1; mkdir -p $$d/corpus_$$f $$0/tests/seeds_$$f; \
 
 fuzz: $(BUILD)/run_tests
 	@$(BUILD)/run_tests --dir $(BUILD)/tests seeds file convert imatrix llama2c sources tokenizer_kinds tokenizer_sent tokenizer_gguf > /dev/null || echo "the tests fail: make test"
-	@$(MAKE) --no-print-directory $(FUZZERS:%=$(BUILD)/fuzz/fuzz_%) BUILD=$(BUILD)/fuzz CC=$(CLANG) CFLAGS="$(FUZZ_CFLAGS)"
+	@$(MAKE) --no-print-directory $(FUZZERS:%=$(BUILD)/fuzz/fuzz_%) BUILD=$(BUILD)/fuzz CC="$(CLANG)" CFLAGS="$(FUZZ_CFLAGS)"
 	@rm -f $(BUILD)/fuzz/*.result; printf '%s\n' $(FUZZERS) | xargs -n 1 -P $(JOBS) sh -c '$(FUZZ_ONE)' $(BUILD); \
 	    passed=$$(cat $(BUILD)/fuzz/*.result | grep -c ok); \
 	    echo "$$passed passed, $$(($(words $(FUZZERS)) - passed)) failed"; test $$passed = $(words $(FUZZERS))
