@@ -356,10 +356,11 @@ enum {
     TFM_ISA_NEONDOT = 5, /* and its dot product of bytes */
     TFM_ISA_WASM = 6,    /* SIMD128; chosen when compiling, a module runs whole or not at all */
     TFM_ISA_AVXVNNI = 7, /* AVX2 and the dot product of bytes that CPUs without AVX-512 have */
+    TFM_ISA_MVE = 9,     /* Cortex-M with Helium; chosen when compiling */
     TFM_ISA_AMX = 8      /* AVX-512 and byte tiles, Linux only. Only by this name, never by AUTO: machines may claim it
                             and fail, so try it in a child process first (tools/isa.c does). */
 #ifdef TFM__TEST_PARTS
-    , TFM_ISA_TEST = 9   /* scalar with a dot product of its own */
+    , TFM_ISA_TEST = 10   /* scalar with a dot product of its own */
 #endif
 };
 
@@ -8275,6 +8276,7 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
 #define TFM__PASS_AVXVNNI 7
 #define TFM__PASS_AMX 8
 #define TFM__PASS_TEST 9
+#define TFM__PASS_MVE 10
 #define TFM__PASS_PORTABLE (TFM__PASS == TFM__PASS_SCALAR || TFM__PASS == TFM__PASS_TEST)
 
 #if !defined(TFM_NO_SIMD) && !defined(__TINYC__) && (defined(__x86_64__) || defined(_M_X64))
@@ -8312,13 +8314,21 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
 #include <arm_acle.h>
 #endif
 
+/* Helium with floating point. */
+#if !defined(TFM_NO_SIMD) && defined(__ARM_FEATURE_MVE) && !TFM__BIG_ENDIAN
+#if __ARM_FEATURE_MVE & 2
+#define TFM__HAS_MVE 1
+#include <arm_mve.h>
+#endif
+#endif
+
 #if !defined(TFM_NO_SIMD) && defined(__wasm_simd128__)
 #define TFM__HAS_WASM 1
 #include <wasm_simd128.h>
 #endif
 
-/* Where a module has SIMD it runs with it or not at all. */
-#if !defined(TFM_NO_SCALAR) || !defined(TFM__HAS_WASM)
+/* Where SIMD is chosen when compiling, a program runs with it or not at all. */
+#if !defined(TFM_NO_SCALAR) || !(defined(TFM__HAS_WASM) || defined(TFM__HAS_MVE))
 #define TFM__HAS_SCALAR 1
 #endif
 
@@ -8500,6 +8510,19 @@ typedef void (*tfm__strips_fn)(const tfm_matmul_args *a, int64_t strip0, int64_t
 #undef TFM__PASS
 #endif
 
+#ifdef TFM__HAS_MVE
+#if !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+#endif
+#define TFM__PASS TFM__PASS_MVE
+#include TFM_SELF
+#undef TFM__PASS
+#if !defined(__clang__)
+#pragma GCC pop_options
+#endif
+#endif
+
 #ifdef TFM__TEST_PARTS
 #define TFM__PASS TFM__PASS_TEST
 #include TFM_SELF
@@ -8562,6 +8585,8 @@ static uint32_t tfm__cpu_isas(void) {
 }
 #elif defined(TFM__HAS_WASM)
 static uint32_t tfm__cpu_isas(void) { return 1u << TFM_ISA_SCALAR | 1u << TFM_ISA_WASM; }
+#elif defined(TFM__HAS_MVE)
+static uint32_t tfm__cpu_isas(void) { return 1u << TFM_ISA_SCALAR | 1u << TFM_ISA_MVE; }
 #elif defined(TFM__TEST_PARTS)
 static uint32_t tfm__cpu_isas(void) { return 1u << TFM_ISA_SCALAR | 1u << TFM_ISA_TEST; }
 #else
@@ -8607,6 +8632,9 @@ static const tfm_kernels *const tfm__passes[] = {
 #ifdef TFM__HAS_WASM
     &tfm__kernels_wasm,
 #endif
+#ifdef TFM__HAS_MVE
+    &tfm__kernels_mve,
+#endif
 #ifdef TFM__HAS_AMX
     &tfm__kernels_amx,
 #endif
@@ -8632,7 +8660,7 @@ TFM_API int32_t tfm_isa_list(int i) { return i >= 0 && i < TFM__N_PASSES ? tfm__
 
 TFM_API const char *tfm_isa_name(int32_t isa) {
     static const char *const names[] = {
-        "auto", "scalar", "avx2", "avx512", "neon", "neondot", "wasm", "avxvnni", "amx",
+        "auto", "scalar", "avx2", "avx512", "neon", "neondot", "wasm", "avxvnni", "amx", "mve",
 #ifdef TFM__TEST_PARTS
         "test",
 #endif
@@ -8655,6 +8683,8 @@ TFM_API const char *tfm_isa_name(int32_t isa) {
 #define TFM__PLAIN tfm__kernels_neon
 #elif defined(TFM__HAS_WASM)
 #define TFM__PLAIN tfm__kernels_wasm
+#elif defined(TFM__HAS_MVE)
+#define TFM__PLAIN tfm__kernels_mve
 #else
 #define TFM__PLAIN tfm__kernels_scalar
 #endif
@@ -9947,6 +9977,219 @@ TFM__BODY v128_t PART(dot)(v128_t acc, const v128_t *c, int n, const int8_t *x, 
 }
 #endif
 #undef PART
+
+#elif TFM__PASS == TFM__PASS_MVE
+/* --- primitives, Helium of Armv8.1-M: four registers a vector; madd rounds twice, as in the scalar pass. Vectors have no
+   subnormal numbers: those are 0. ----------------------------------------------------------------------------------- */
+
+#define FN(name) tfm__##name##_mve
+#define TFM__PASS_ISA TFM_ISA_MVE
+#define TFM__PASS_NAME "mve"
+#define TFM__STRIPS 1
+#define TFM__QUERIES 4
+#define TFM__FLIP 0
+#define TFM__SMALL
+
+typedef struct FN(vf) { float32x4_t v[4]; } FN(vf);
+typedef struct FN(vi) { int32x4_t v[4]; } FN(vi);
+#define VF FN(vf)
+#define VI FN(vi)
+#define TFM__QUADS TFM__FLAT for (int i = 0; i < 4; i++)
+
+/* One register: a part of a unit, 4 rows. */
+#define TFM__BY_ROWS
+#define TFM__PARTS(name) tfm__##name##_mve4
+#define TFM__ROWS 4
+#define TFM__EACH_TOKEN
+#define TFM__EACH_PART
+#define TFM__KEEP(pointer)
+#define PART(name) TFM__PARTS(name)
+
+typedef float32x4_t PART(pf);
+typedef int32x4_t PART(pi);
+typedef uint8x16_t PART(pb);
+TFM__INNER float32x4_t PART(set)(float x) { return vdupq_n_f32(x); }
+TFM__INNER float32x4_t PART(load)(const float *p) { return vldrwq_f32(p); }
+TFM__INNER void PART(store)(float *p, float32x4_t a) { vstrwq_f32(p, a); }
+TFM__INNER float32x4_t PART(get)(const float *p, int64_t w, float fill) {
+    const mve_pred16_t some = vctp32q(w < 0 ? 0u : (uint32_t)w);
+    return w >= 4 ? vldrwq_f32(p) : vpselq_f32(vldrwq_z_f32(p, some), vdupq_n_f32(fill), some);
+}
+TFM__INNER void PART(put)(float *p, float32x4_t a, int64_t w) { /* w may be below 0: a part beyond the last row */
+    if (w >= 4) vstrwq_f32(p, a);
+    else if (w > 0) vstrwq_p_f32(p, a, vctp32q((uint32_t)w));
+}
+TFM__INNER float32x4_t PART(load_f16)(const uint8_t *p) {
+    /* in this register: the assembler (2.40) gets others wrong */
+    register uint32x4_t h __asm__("q0") = vldrhq_u32((const uint16_t *)(const void *)p);
+    __asm__("vcvtb.f32.f16 q0, q0" : "+w"(h));
+    return vreinterpretq_f32_u32(h);
+}
+TFM__INNER float32x4_t PART(load_bf16)(const uint8_t *p) {
+    return vreinterpretq_f32_u32(vshlq_n_u32(vldrhq_u32((const uint16_t *)(const void *)p), 16));
+}
+TFM__INNER float32x4_t PART(add)(float32x4_t a, float32x4_t b) { return vaddq_f32(a, b); }
+TFM__INNER float32x4_t PART(sub)(float32x4_t a, float32x4_t b) { return vsubq_f32(a, b); }
+TFM__INNER float32x4_t PART(mul)(float32x4_t a, float32x4_t b) { return vmulq_f32(a, b); }
+TFM__INNER float32x4_t PART(madd)(float32x4_t a, float32x4_t b, float32x4_t c) { return vaddq_f32(c, vmulq_f32(a, b)); }
+TFM__INNER float32x4_t PART(nmadd)(float32x4_t a, float32x4_t b, float32x4_t c) { return vsubq_f32(c, vmulq_f32(a, b)); }
+TFM__INNER float32x4_t PART(max)(float32x4_t a, float32x4_t b) { return vpselq_f32(a, b, vcmpgtq_f32(a, b)); }
+TFM__INNER float32x4_t PART(min)(float32x4_t a, float32x4_t b) { return vpselq_f32(a, b, vcmpltq_f32(a, b)); }
+TFM__INNER float32x4_t PART(div)(float32x4_t a, float32x4_t b) { /* no instruction of vectors */
+    a = vsetq_lane_f32(vgetq_lane_f32(a, 0) / vgetq_lane_f32(b, 0), a, 0);
+    a = vsetq_lane_f32(vgetq_lane_f32(a, 1) / vgetq_lane_f32(b, 1), a, 1);
+    a = vsetq_lane_f32(vgetq_lane_f32(a, 2) / vgetq_lane_f32(b, 2), a, 2);
+    return vsetq_lane_f32(vgetq_lane_f32(a, 3) / vgetq_lane_f32(b, 3), a, 3);
+}
+TFM__INNER float32x4_t PART(to_float)(int32x4_t a) { return vcvtq_f32_s32(a); }
+TFM__INNER float32x4_t PART(from_bits)(int32x4_t a) { return vreinterpretq_f32_s32(a); }
+TFM__INNER int32x4_t PART(iset)(int32_t x) { return vdupq_n_s32(x); }
+TFM__INNER int32x4_t PART(iload)(const int32_t *p) { return vldrwq_s32(p); }
+TFM__INNER int32x4_t PART(iadd)(int32x4_t a, int32x4_t b) { return vaddq_s32(a, b); }
+TFM__INNER int32x4_t PART(isub)(int32x4_t a, int32x4_t b) { return vsubq_s32(a, b); }
+TFM__INNER int32x4_t PART(iand)(int32x4_t a, int32x4_t b) { return vandq_s32(a, b); }
+TFM__INNER int32x4_t PART(imax)(int32x4_t a, int32x4_t b) { return vmaxq_s32(a, b); }
+TFM__INNER int32x4_t PART(shift_left)(int32x4_t a, int n) { return vshlq_r_s32(a, n); }
+TFM__INNER int32x4_t PART(shift_right)(int32x4_t a, int n) { return vshlq_r_s32(a, -n); }
+TFM__INNER int32x4_t PART(load_i8)(const uint8_t *p) { return vldrbq_s32((const int8_t *)p); }
+TFM__INNER int32x4_t PART(load_u8)(const uint8_t *p) { return vreinterpretq_s32_u32(vldrbq_u32(p)); }
+TFM__INNER uint8x16_t PART(bload)(const uint8_t *p) { return vldrbq_u8(p); }
+TFM__INNER uint8x16_t PART(field)(uint8x16_t a, int shift, int mask) { /* negative: to the left */
+    return vandq_u8(vshlq_r_u8(a, -shift), vdupq_n_u8((uint8_t)mask));
+}
+TFM__INNER uint8x16_t PART(merge)(uint8x16_t low, uint8x16_t a, int shift, int mask, int up) {
+    return vorrq_u8(low, PART(field)(a, shift - up, mask << up));
+}
+TFM__INNER uint8x16_t PART(flip)(uint8x16_t a) { return veorq_u8(a, vdupq_n_u8(0x80)); }
+TFM__INNER uint8x16_t PART(lookup)(const int8_t *book, uint8x16_t a) {
+    return vreinterpretq_u8_s8(vldrbq_gather_offset_s8(book, a));
+}
+TFM__INNER int32x4_t PART(byte)(uint8x16_t a, int j) {
+    return vreinterpretq_s32_u32(vandq_u32(vshlq_r_u32(vreinterpretq_u32_u8(a), -8 * j), vdupq_n_u32(255)));
+}
+TFM__INNER int32x4_t PART(pairs)(int32x4_t low, int32x4_t high) {
+    return vorrq_s32(vandq_s32(low, vdupq_n_s32(0xffff)), vshlq_n_s32(high, 16));
+}
+TFM__INNER int32x4_t PART(dot2)(int32x4_t acc, int32x4_t pairs, const int16_t *s) {
+    acc = vmlaq_n_s32(acc, vshrq_n_s32(vshlq_n_s32(pairs, 16), 16), s[0]);
+    return vmlaq_n_s32(acc, vshrq_n_s32(pairs, 16), s[1]);
+}
+
+/* 16 lanes */
+TFM__BODY VF FN(set)(float x) { VF r; TFM__QUADS r.v[i] = PART(set)(x); return r; }
+TFM__BODY VF FN(load)(const float *p) { VF r; TFM__QUADS r.v[i] = PART(load)(p + 4 * i); return r; }
+TFM__BODY void FN(store)(float *p, VF a) { TFM__QUADS PART(store)(p + 4 * i, a.v[i]); }
+TFM__BODY VF FN(load_n)(const float *p, int n, float fill) { VF r; TFM__QUADS r.v[i] = PART(get)(p + 4 * i, n - 4 * i, fill); return r; }
+TFM__BODY void FN(store_n)(float *p, VF a, int n) { TFM__QUADS PART(put)(p + 4 * i, a.v[i], n - 4 * i); }
+TFM__BODY VF FN(load_f16)(const uint8_t *p) { VF r; TFM__QUADS r.v[i] = PART(load_f16)(p + 8 * i); return r; }
+TFM__BODY VF FN(load_bf16)(const uint8_t *p) { VF r; TFM__QUADS r.v[i] = PART(load_bf16)(p + 8 * i); return r; }
+TFM__BODY void FN(store_f16)(uint8_t *p, VF a) {
+    float x[16];
+    uint16_t h[16];
+    FN(store)(x, a);
+    for (int i = 0; i < 16; i++) h[i] = tfm__f32_to_f16(x[i]);
+    memcpy(p, h, 32);
+}
+TFM__BODY float FN(half)(uint16_t h) { return tfm__f16_to_f32(h); }
+TFM__BODY float FN(sqrt)(float x) { return tfm__sqrt(x); }
+TFM__BODY VF FN(add)(VF a, VF b) { TFM__QUADS a.v[i] = PART(add)(a.v[i], b.v[i]); return a; }
+TFM__BODY VF FN(sub)(VF a, VF b) { TFM__QUADS a.v[i] = PART(sub)(a.v[i], b.v[i]); return a; }
+TFM__BODY VF FN(mul)(VF a, VF b) { TFM__QUADS a.v[i] = PART(mul)(a.v[i], b.v[i]); return a; }
+TFM__BODY VF FN(div)(VF a, VF b) { TFM__QUADS a.v[i] = PART(div)(a.v[i], b.v[i]); return a; }
+TFM__BODY VF FN(madd)(VF a, VF b, VF c) { TFM__QUADS c.v[i] = PART(madd)(a.v[i], b.v[i], c.v[i]); return c; }
+TFM__BODY VF FN(nmadd)(VF a, VF b, VF c) { TFM__QUADS c.v[i] = PART(nmadd)(a.v[i], b.v[i], c.v[i]); return c; }
+TFM__BODY VF FN(max)(VF a, VF b) { TFM__QUADS b.v[i] = PART(max)(a.v[i], b.v[i]); return b; }
+TFM__BODY VF FN(min)(VF a, VF b) { TFM__QUADS b.v[i] = PART(min)(a.v[i], b.v[i]); return b; }
+TFM__BODY VF FN(pick)(VF a, VF b, VF yes, VF no) {
+    TFM__QUADS no.v[i] = vpselq_f32(yes.v[i], no.v[i], vcmpltq_f32(a.v[i], b.v[i]));
+    return no;
+}
+TFM__BODY VI FN(bits)(VF a) { VI r; TFM__QUADS r.v[i] = vreinterpretq_s32_f32(a.v[i]); return r; }
+TFM__BODY VF FN(from_bits)(VI a) { VF r; TFM__QUADS r.v[i] = PART(from_bits)(a.v[i]); return r; }
+TFM__BODY VI FN(round)(VF a) { VI r; TFM__QUADS r.v[i] = vcvtnq_s32_f32(a.v[i]); return r; }
+TFM__BODY VF FN(to_float)(VI a) { VF r; TFM__QUADS r.v[i] = PART(to_float)(a.v[i]); return r; }
+TFM__BODY VI FN(iset)(int32_t x) { VI r; TFM__QUADS r.v[i] = PART(iset)(x); return r; }
+TFM__BODY VI FN(iadd)(VI a, VI b) { TFM__QUADS a.v[i] = PART(iadd)(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(isub)(VI a, VI b) { TFM__QUADS a.v[i] = PART(isub)(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(iand)(VI a, VI b) { TFM__QUADS a.v[i] = PART(iand)(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(ior)(VI a, VI b) { TFM__QUADS a.v[i] = vorrq_s32(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(imax)(VI a, VI b) { TFM__QUADS a.v[i] = PART(imax)(a.v[i], b.v[i]); return a; }
+TFM__BODY VI FN(shift_left)(VI a, int n) { TFM__QUADS a.v[i] = PART(shift_left)(a.v[i], n); return a; }
+TFM__BODY VI FN(shift_right)(VI a, int n) { TFM__QUADS a.v[i] = PART(shift_right)(a.v[i], n); return a; }
+TFM__BODY VI FN(load_i8)(const uint8_t *p) { VI r; TFM__QUADS r.v[i] = PART(load_i8)(p + 4 * i); return r; }
+TFM__BODY void FN(store_i8)(int8_t *p, VI a) { TFM__QUADS vstrbq_s32(p + 4 * i, a.v[i]); }
+TFM__BODY float FN(sum)(VF a) {
+    const float32x4_t s = vaddq_f32(vaddq_f32(a.v[0], a.v[2]), vaddq_f32(a.v[1], a.v[3]));
+    return (vgetq_lane_f32(s, 0) + vgetq_lane_f32(s, 2)) + (vgetq_lane_f32(s, 1) + vgetq_lane_f32(s, 3));
+}
+TFM__BODY VF FN(sum16)(const VF *a) {
+    float s[16];
+    for (int i = 0; i < 16; i++) s[i] = FN(sum)(a[i]);
+    return FN(load)(s);
+}
+TFM__BODY float FN(max_all)(VF a) {
+    float m[4];
+    vstrwq_f32(m, PART(max)(PART(max)(a.v[0], a.v[2]), PART(max)(a.v[1], a.v[3])));
+    m[0] = m[0] > m[2] ? m[0] : m[2];
+    m[1] = m[1] > m[3] ? m[1] : m[3];
+    return m[0] > m[1] ? m[0] : m[1];
+}
+TFM__BODY int32_t FN(isum)(VI a) {
+    return vaddvaq_s32(vaddvaq_s32(vaddvaq_s32(vaddvq_s32(a.v[0]), a.v[1]), a.v[2]), a.v[3]);
+}
+TFM__BODY int32_t FN(imax_all)(VI a) {
+    return vmaxvq_s32(vmaxvq_s32(vmaxvq_s32(vmaxvq_s32(INT32_MIN, a.v[0]), a.v[1]), a.v[2]), a.v[3]);
+}
+
+/* The dot product of this hardware adds all bytes of a register: 16 inputs of one row, gathered from 4 chunks. */
+typedef struct FN(spread) { int8x16_t low, high; } FN(spread);
+TFM__INNER void FN(spread_x)(FN(spread) *x, const int8_t *codes) {
+    x->low = vldrbq_s8(codes);
+    x->high = vldrbq_s8(codes + 16);
+}
+TFM__INNER uint8x16_t FN(gather)(const uint8_t *chunk) { /* a row's 4 bytes of 4 chunks */
+    const uint32x4_t at = vshlq_n_u32(vidupq_n_u32(0, 1), 6);
+    return vreinterpretq_u8_u32(vldrwq_gather_offset_u32((const uint32_t *)(const void *)chunk, at));
+}
+/* Fields of 4 groups, from bit `from` on, in one chunk: byte (lane i) >> from + i * bits. */
+TFM__INNER uint8x16_t FN(fields)(const uint8_t *chunk, int from, const int bits) {
+    const uint32x4_t word = vdupq_n_u32(*(const uint32_t *)(const void *)chunk);
+    const int32x4_t down = vnegq_s32(vreinterpretq_s32_u32(bits == 1 ? vidupq_n_u32(0, 1) : vidupq_n_u32(0, 2)));
+    const uint32x4_t moved = vshlq_u32(word, vsubq_n_s32(down, from));
+    return vandq_u8(vreinterpretq_u8_u32(moved), vdupq_n_u8((uint8_t)((1 << bits) - 1)));
+}
+
+/* The codes of one row: inputs 0 to 15, and 16 to 31. */
+TFM__INNER void FN(unpack_row)(const int fmt, const uint8_t *unit, uint8x16_t *a, uint8x16_t *b) {
+    const tfm__format *f = &tfm__formats[fmt];
+    const int low = f->low.bits, high = f->high.bits;
+    if (low == 2) {
+        *a = FN(fields)(unit, 0, 2), *b = FN(fields)(unit + 64, 0, 2);
+    } else {
+        *a = FN(gather)(unit);
+        *b = low == 8 ? FN(gather)(unit + 256) : vshrq_n_u8(*a, 4);
+        if (low == 4) *a = vandq_u8(*a, vdupq_n_u8(15));
+    }
+    unit += 64 * low;
+    if (high == 1) {
+        *a = vorrq_u8(*a, vshlq_r_u8(FN(fields)(unit, 0, 1), low));
+        *b = vorrq_u8(*b, vshlq_r_u8(FN(fields)(unit, 4, 1), low));
+    } else if (high == 2) {
+        *a = vorrq_u8(*a, vshlq_r_u8(FN(fields)(unit, 0, 2), low));
+        *b = vorrq_u8(*b, vshlq_r_u8(FN(fields)(unit + 64, 0, 2), low));
+    }
+    if (f->book) *a = PART(lookup)(tfm__books[f->book], *a), *b = PART(lookup)(tfm__books[f->book], *b);
+}
+TFM__INNER void FN(row_dots)(const int fmt, const uint8_t *unit, const FN(spread) *x, int32_t *low, int32_t *high) {
+    const int halves = tfm__formats[fmt].sub == 16;
+    uint8x16_t a, b;
+    FN(unpack_row)(fmt, unit, &a, &b);
+    *low = vmladavq_s8(vreinterpretq_s8_u8(a), x->low);
+    *high = halves ? vmladavq_s8(vreinterpretq_s8_u8(b), x->high) : 0;
+    if (!halves) *low = vmladavaq_s8(*low, vreinterpretq_s8_u8(b), x->high);
+}
+#undef TFM__QUADS
+#undef PART
 #endif
 
 /* ====================================================================================================================
@@ -10300,8 +10543,8 @@ static void FN(store_kv)(void *out, int32_t kv_type, const float *x, int64_t n) 
     } else if (kv_type == TFM_F16) {
         TFM__EACH(i, w, n) { /* saturates; min and max return their second operand if it is NaN */
             VF v = FN(get)(x + i, w, 0.0f);
-            uint8_t h[32];
-            FN(store_f16)(h, FN(max)(FN(set)(-65504.0f), FN(min)(FN(set)(65504.0f), v)));
+            uint16_t h[16];
+            FN(store_f16)((uint8_t *)h, FN(max)(FN(set)(-65504.0f), FN(min)(FN(set)(65504.0f), v)));
             memcpy(p + 2 * i, h, 2 * (size_t)w);
         }
     } else if (kv_type == TFM_Q8_0) {
@@ -10411,7 +10654,7 @@ TFM__INNER PF PART(load_e8m0)(const uint8_t *p) {
 /* The f16 of a block's scales, d and m of 16 rows, converted once a block where each part would do it slowly; NULL: where
    not. */
 #ifdef TFM__SMALL
-TFM__NOINLINE void FN(widen_scales)(float *wide, const uint8_t *s, int n) {
+TFM__NOINLINE TFM__UNUSED void FN(widen_scales)(float *wide, const uint8_t *s, int n) {
     for (int i = 0; i < n; i += 16) FN(store)(wide + i, FN(load_f16)(s + 2 * i));
 }
 TFM__INNER const float *FN(block_scales)(const int fmt, float *wide, const uint8_t *s) {
@@ -10539,7 +10782,7 @@ TFM__INNER void PART(unit_zeros)(const int fmt, PI *a, PI *b, PI zeros, const in
 }
 
 #ifdef TFM__BY_ROWS
-#if TFM__PASS_PORTABLE
+#if TFM__PASS_PORTABLE /* elsewhere among the primitives */
 /* The sums of codes times activations of one row: of a unit, or of its halves. */
 TFM__INNER void FN(row_dots)(const int fmt, const uint8_t *unit, const FN(spread) *x, int32_t *low, int32_t *high) {
     const tfm__format *f = &tfm__formats[fmt];
@@ -10807,8 +11050,9 @@ static void FN(widen_rows)(float *panel, const tfm_tensor *w, int64_t strip, int
             for (int k = 0; k < nk; k += 16) { /* 16 values at once, then spread over the rows */
                 const int n = nk - k < 16 ? nk - k : 16;
                 float v[16];
-                uint8_t h[32] = { 0 };
-                memcpy(h, src + 2 * k, 2 * (size_t)n);
+                uint16_t half[16] = { 0 };
+                const uint8_t *h = (const uint8_t *)half;
+                memcpy(half, src + 2 * k, 2 * (size_t)n);
                 FN(store)(v, w->type == TFM_F16 ? FN(load_f16)(h) : FN(load_bf16)(h));
                 for (int i = 0; i < n; i++) panel[16 * (k + i) + r] = v[i];
             }
@@ -11015,7 +11259,7 @@ TFM__BODY VF FN(only)(VF a, int64_t w) {
 
 /* Elements [16 c, 16 c + w) of a cached row, of which `left` bytes may be read; the other lanes are 0. */
 TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *row, int64_t c, int64_t w, int64_t left) {
-    uint8_t tail[32] = { 0 };
+    uint16_t tail[16] = { 0 };
     if (type == TFM_F32) return FN(get)((const float *)(const void *)row + 16 * c, w, 0.0f);
     if (type == TFM_Q8_0) {
         const uint8_t *block = row + 34 * (c / 2);
@@ -11026,7 +11270,7 @@ TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *row, int64_t c, int6
     row += 32 * c;
     if (left < 32 * c + 32 || (TFM__NO_OVERREAD && w < 16)) {
         memcpy(tail, row, 2 * (size_t)w);
-        row = tail;
+        row = (const uint8_t *)tail;
     }
     const VF v = type == TFM_F16 ? FN(load_f16)(row) : FN(load_bf16)(row);
     return w < 16 ? FN(only)(v, w) : v;
