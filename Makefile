@@ -18,7 +18,7 @@ FLAGS   = $(CPPFLAGS) -I. $(CFLAGS) -MMD -MP
 PIECES   := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tools/tfm%,$(wildcard tools/*.c)))
 PROGRAMS := $(patsubst %.c,$(BUILD)/%,$(notdir $(wildcard tools/tfm-*.c examples/*.c)))
 # Tests that are programs of their own, or a part of one.
-ALONE    := tests/test_dropin.c tests/test_recipes.c tests/size_embedded.c tests/test_memory.c tests/heap.c
+ALONE    := tests/test_dropin.c tests/test_recipes.c tests/size_embedded.c tests/test_memory.c tests/heap.c tests/embedded_newlib.c
 TESTS    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(ALONE),$(wildcard tests/*.c)))
 ARCHIVE  := $(BUILD)/libtools.a
 
@@ -201,7 +201,7 @@ embedded: $(BUILD)/tfm-convert $(BUILD)/tfm-inspect
 
 embedded-test: $(BUILD)/tfm-convert $(BUILD)/tfm-inspect
 	@$(MAKE) --no-print-directory -f examples/embedded/Makefile BUILD=$(BUILD)/embedded TOOLS=$(BUILD) \
-	    BOARDS="m4 trap m55 rv32 rv32f"
+	    BOARDS="m4 trap m55 rv32 rv32f" all kernels
 	@sh tests/test_embedded.sh $(BUILD)/embedded
 
 compilers:

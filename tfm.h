@@ -77,7 +77,8 @@
      attention: K and V pass through the cache's type; online softmax over blocks of 64 positions at absolute places
      experts: a token's are summed by ascending number, the shared one last; tokens are grouped by expert, rows stay apart
    madd is fused in the passes whose hardware has it (AVX2, AVX-VNNI, AVX-512, NEON), which give each other's bits in matmul
-   and everywhere else; the others (scalar, WebAssembly) round the product and differ in the last places.
+   and everywhere else; the others (scalar, WebAssembly, Helium) round the product and differ in the last places. Vectors of
+   Helium have no subnormal numbers: results below 2^-126 are 0 there.
 
    MEMORY
    Two allocations: the model's tables (weights stay in the mapped file, used in place) and the session. tfm_session_size
@@ -86,7 +87,7 @@
    tokenizing, sampling or rendering a conversation. The KV cache costs exactly
    2 * n_layers * n_kv_heads * head_dim * length * bytes; length is the context, or for layers that see no more than a
    window (or chunk, or stride) min(context, window + batch). Strings and logits that are returned are views; their life
-   is said at each function. Stack: at most 32 KB.
+   is said at each function. Stack: at most 32 KB, with TFM_PANEL 4096 at most 20 KB.
 
    SESSIONS
    A session is bytes without pointers into itself: save them, copy them, give them to another process. One that is
@@ -133,8 +134,9 @@
    division, no unaligned access of its own (the C library's memcpy may make some where the CPU can). Roots are rounded
    correctly; sine and cosine of rotary angles are within 0.55 ulp, e^x within 1.5, expm1 within 2, log1p within 2.5: not
    libm's, so that every CPU gives the same bits as the scalar pass of a desktop. TFM_TYPES, TFM_NO_NFC, TFM_NO_EXPERTS and
-   TFM_NO_MESSAGES make the program smaller. Where the CPU has SMLAD (Cortex-M4 and up) the dot products of the scalar pass use it unless
-   TFM_NO_SIMD: the same bits, 5 % fewer instructions than where one product of pairs gives two. examples/embedded runs on Cortex-M4F, Cortex-M55 and 32-bit RISC-V.
+   TFM_NO_MESSAGES make the program smaller, TFM_PANEL its stack. Where the CPU has SMLAD (Cortex-M4 and up) the dot products of
+   the scalar pass use it unless TFM_NO_SIMD: the same bits. Helium (Cortex-M55, -mcpu=cortex-m55) is a pass of its own, chosen
+   when compiling: a quarter of the instructions. examples/embedded runs on Cortex-M4F, Cortex-M55 and 32-bit RISC-V.
 
    FLAGS
    None is needed. One is not for this code: -ffast-math lets the compiler assume that there are no NaNs, and checks
@@ -175,10 +177,11 @@
        TFM_NO_MESSAGES  errors have a code and its number for a text (10 KB)
        TFM_NO_EXPERTS no mixtures of experts (4 KB of Thumb-2 code)
        TFM_NO_THREADS everything on the caller's thread: neither OpenMP nor cfg.parallel
-       TFM_NO_SCALAR  no scalar pass in WebAssembly with SIMD
+       TFM_NO_SCALAR  no scalar pass where SIMD is chosen when compiling: WebAssembly, Helium
        TFM_NO_SIMD    scalar pass only                             TFM_NO_AVX2 (AVX-VNNI too), TFM_NO_AVX512, TFM_NO_AMX
        TFM_NO_NFC     no tables for Unicode normal forms (25 KB): text is taken as if it were normalised already. Other
                       Unicode data (lower case, compatibility, scripts, clusters) comes in the files that need it
+       TFM_PANEL      bytes of the largest array on the stack: 16384, or less in steps of 4096
        TFM_TYPES      the weight types that are built, F32 always: e.g. (1ull << TFM_Q8_0 | 1ull << TFM_Q4_0); default all
        TFM_SELF       the name under which this file includes itself, if it was renamed (default "tfm.h")
        TFM_DEBUG      assert() on the preconditions of kernels      TFM_FUZZING    hashes are not compared (fuzzers only)
@@ -8365,8 +8368,13 @@ static int tfm__sees(const tfm_attention_args *a, int32_t head, int32_t pos, int
     return j == pos || (j % s < last && j % s >= last - a->mask_columns);
 }
 
-/* Attention: the floats of a block of keys or values that a thread has on its stack at a time. */
-enum { TFM__PANEL = 4096 };
+/* The floats of a panel that a kernel has on its stack: weights [inputs][16 rows], keys [positions][head_dim], values
+   [64 positions][TFM__SLICE]. The widest head has 1024. */
+#ifndef TFM_PANEL
+#define TFM_PANEL 16384
+#endif
+enum { TFM__PANEL = (TFM_PANEL) / 4, TFM__SLICE = TFM__PANEL < 4096 ? TFM__PANEL / 64 : 64 };
+typedef char tfm__panel_check[TFM__PANEL >= 1024 && TFM__PANEL % 1024 == 0 ? 1 : -1];
 
 /* What a matmul kernel of one format takes; see [C]. */
 typedef void (*tfm__strips_fn)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1);
@@ -10033,8 +10041,9 @@ TFM__INNER float32x4_t PART(sub)(float32x4_t a, float32x4_t b) { return vsubq_f3
 TFM__INNER float32x4_t PART(mul)(float32x4_t a, float32x4_t b) { return vmulq_f32(a, b); }
 TFM__INNER float32x4_t PART(madd)(float32x4_t a, float32x4_t b, float32x4_t c) { return vaddq_f32(c, vmulq_f32(a, b)); }
 TFM__INNER float32x4_t PART(nmadd)(float32x4_t a, float32x4_t b, float32x4_t c) { return vsubq_f32(c, vmulq_f32(a, b)); }
+/* "less" is true of NaN here: it is "not greater or equal" */
 TFM__INNER float32x4_t PART(max)(float32x4_t a, float32x4_t b) { return vpselq_f32(a, b, vcmpgtq_f32(a, b)); }
-TFM__INNER float32x4_t PART(min)(float32x4_t a, float32x4_t b) { return vpselq_f32(a, b, vcmpltq_f32(a, b)); }
+TFM__INNER float32x4_t PART(min)(float32x4_t a, float32x4_t b) { return vpselq_f32(a, b, vcmpgtq_f32(b, a)); }
 TFM__INNER float32x4_t PART(div)(float32x4_t a, float32x4_t b) { /* no instruction of vectors */
     a = vsetq_lane_f32(vgetq_lane_f32(a, 0) / vgetq_lane_f32(b, 0), a, 0);
     a = vsetq_lane_f32(vgetq_lane_f32(a, 1) / vgetq_lane_f32(b, 1), a, 1);
@@ -10101,7 +10110,7 @@ TFM__BODY VF FN(nmadd)(VF a, VF b, VF c) { TFM__QUADS c.v[i] = PART(nmadd)(a.v[i
 TFM__BODY VF FN(max)(VF a, VF b) { TFM__QUADS b.v[i] = PART(max)(a.v[i], b.v[i]); return b; }
 TFM__BODY VF FN(min)(VF a, VF b) { TFM__QUADS b.v[i] = PART(min)(a.v[i], b.v[i]); return b; }
 TFM__BODY VF FN(pick)(VF a, VF b, VF yes, VF no) {
-    TFM__QUADS no.v[i] = vpselq_f32(yes.v[i], no.v[i], vcmpltq_f32(a.v[i], b.v[i]));
+    TFM__QUADS no.v[i] = vpselq_f32(yes.v[i], no.v[i], vcmpgtq_f32(b.v[i], a.v[i]));
     return no;
 }
 TFM__BODY VI FN(bits)(VF a) { VI r; TFM__QUADS r.v[i] = vreinterpretq_s32_f32(a.v[i]); return r; }
@@ -11190,13 +11199,13 @@ static int FN(matmul_half)(const tfm_matmul_args *a, int64_t strip0, int64_t str
 
 static void FN(matmul_f32)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
     if (FN(matmul_half)(a, strip0, strip1)) return;
-    float stack[16 * 256 + 16]; /* 16 KB and room to align */
+    float stack[TFM__PANEL + 16]; /* and room to align */
     const int in_place = a->w->type == TFM_F32 && a->w->layout == TFM_TILED;
-    const int wide = a->n >= 6 ? TFM__STRIPS : 4; /* GEMV: four chains hide the latency of madd */
+    const int wide = TFM__PANEL < 4096 ? 1 : a->n >= 6 ? TFM__STRIPS : 4; /* GEMV: four chains hide the latency of madd */
     const size_t strip_bytes = tfm_strip_bytes(a->w->type, a->w->cols);
     const int on_stack = !a->scratch || a->scratch_bytes < sizeof stack;
     float *panel = on_stack ? stack + (64 - ((uintptr_t)stack & 63)) % 64 / 4 : (float *)a->scratch;
-    const size_t room = (on_stack ? 16 * 256 : a->scratch_bytes / 4) / 16;
+    const size_t room = (on_stack ? TFM__PANEL : a->scratch_bytes / 4) / 16;
     FN(panels) w;
     for (int64_t s = strip0; s < strip1;) {
         const int ns = strip1 - s >= wide ? wide : 1;
@@ -11316,33 +11325,33 @@ static float FN(bf16)(float x) { return tfm__bf16_to_f32(tfm__f32_to_bf16(x)); }
 
 /* part[r][i] = q[r] * key[i - i0], elements 16 c + lane summed over c; nk keys at a time share the loads of nr
    queries. */
-TFM__BODY void FN(dots)(const int nr, FN(query) *const *rows, const float *keys, int64_t pitch, int i0, int i1,
+TFM__INNER void FN(dots)(const int nr, FN(query) *const *rows, const float *keys, int64_t pitch, int i0, int i1,
                         int64_t head_dim, PF (*part)[16][16 / TFM__ROWS]) {
-    const int nk = TFM__STRIPS == 4 ? 4 : TFM__ROWS == 4 ? 2 : 1; /* as many chains as there are registers */
+    const int nk = TFM__PANEL < 4096 ? 1 : TFM__STRIPS == 4 ? 4 : TFM__ROWS == 4 ? 2 : 1; /* as many chains as registers */
     for (int i = i0; i < i1; i += nk, keys += nk * pitch) {
         TFM__EACH_PART
         for (int p = 0; p < 16 / TFM__ROWS; p++) {
             PF acc[4][4];
-            TFM__UNROLL
+            TFM__FLAT
             for (int r = 0; r < nr; r++) {
-                TFM__UNROLL
+                TFM__FLAT
                 for (int k = 0; k < nk; k++) acc[r][k] = PART(set)(0.0f);
             }
             for (int64_t c = TFM__ROWS * p; c < head_dim; c += 16) {
                 const int64_t w = head_dim - c < TFM__ROWS ? head_dim - c : TFM__ROWS;
                 PF key[4];
-                TFM__UNROLL
+                TFM__FLAT
                 for (int k = 0; k < nk; k++) key[k] = PART(load)(keys + k * pitch + c);
-                TFM__UNROLL
+                TFM__FLAT
                 for (int r = 0; r < nr; r++) {
                     const PF q = PART(get)(rows[r]->q + c, w, 0.0f);
-                    TFM__UNROLL
+                    TFM__FLAT
                     for (int k = 0; k < nk; k++) acc[r][k] = PART(madd)(q, key[k], acc[r][k]);
                 }
             }
-            TFM__UNROLL
+            TFM__FLAT
             for (int r = 0; r < nr; r++) {
-                TFM__UNROLL
+                TFM__FLAT
                 for (int k = 0; k < nk; k++) part[r][i + k][p] = acc[r][k];
             }
         }
@@ -11353,7 +11362,7 @@ TFM__BODY void FN(dots)(const int nr, FN(query) *const *rows, const float *keys,
    only four queries. */
 static void FN(scores)(FN(block) *b, const tfm_attention_args *a, const FN(ring) *keys, float *panel) {
     const int64_t pitch = (a->head_dim + 15) / 16 * 16;
-    const int at_once = pitch <= TFM__PANEL / 16 ? 16 : 4;
+    const int at_once = pitch <= TFM__PANEL / 16 ? 16 : pitch <= TFM__PANEL / 4 ? 4 : 1;
     PF part[4][16][16 / TFM__ROWS];
     for (int j = b->u0 / 16 * 16; j < b->u1; j += 16) {
         for (int i = 0; i < 16; i += at_once) {
@@ -11437,30 +11446,30 @@ static void FN(weigh)(FN(block) *b, const tfm_attention_args *a) {
 }
 
 /* out = out * keep + (sum over j of p[j] v[j]) * take in a part of nc times 16 elements from d on, for rows r0 .. r0 + nr that see
-   the same positions. values: [from u0 on][64]. */
-TFM__BODY void FN(mix)(const int nr, const int nc, const FN(block) *b, int r0, const float *values, int64_t d,
+   the same positions. values: [from u0 on][TFM__SLICE]. */
+TFM__INNER void FN(mix)(const int nr, const int nc, const FN(block) *b, int r0, const float *values, int64_t d,
                        int64_t w) {
     PF acc[4][4];
-    TFM__UNROLL
+    TFM__FLAT
     for (int r = 0; r < nr; r++) {
-        TFM__UNROLL
+        TFM__FLAT
         for (int i = 0; i < nc; i++) acc[r][i] = PART(set)(0.0f);
     }
-    values += 64 * (b->j0[r0] - b->u0);
-    for (int j = b->j0[r0]; j < b->j1[r0]; j++, values += 64) {
+    values += TFM__SLICE * (b->j0[r0] - b->u0);
+    for (int j = b->j0[r0]; j < b->j1[r0]; j++, values += TFM__SLICE) {
         PF x[4];
-        TFM__UNROLL
+        TFM__FLAT
         for (int i = 0; i < nc; i++) x[i] = PART(load)(values + 16 * i);
-        TFM__UNROLL
+        TFM__FLAT
         for (int r = 0; r < nr; r++) {
             const PF weight = PART(set)(b->score[r0 + r][j]);
-            TFM__UNROLL
+            TFM__FLAT
             for (int i = 0; i < nc; i++) acc[r][i] = PART(madd)(weight, x[i], acc[r][i]);
         }
     }
     TFM__EACH_TOKEN
     for (int r = 0; r < nr; r++) {
-        TFM__UNROLL
+        TFM__FLAT
         for (int i = 0; i < nc; i++) {
             float *out = b->rows[r0 + r]->out + d + 16 * i;
             const PF old = PART(mul)(PART(get)(out, w, 0.0f), PART(set)(b->keep[r0 + r]));
@@ -11469,8 +11478,8 @@ TFM__BODY void FN(mix)(const int nr, const int nc, const FN(block) *b, int r0, c
     }
 }
 
-/* The same for the up to 64 elements that the panel holds. */
-TFM__BODY void FN(mix_rows)(const int nr, const FN(block) *b, int r0, const float *panel, int64_t d, int64_t nd) {
+/* The same for the elements that the panel holds. */
+TFM__INNER void FN(mix_rows)(const int nr, const FN(block) *b, int r0, const float *panel, int64_t d, int64_t nd) {
     const int nc = nr == 1 || TFM__STRIPS == 4 ? 4 : 1;
     int64_t c = 0;
     if (nc > 1 && nd == 64) {
@@ -11483,9 +11492,9 @@ TFM__BODY void FN(mix_rows)(const int nr, const FN(block) *b, int r0, const floa
 }
 
 static void FN(values)(FN(block) *b, const tfm_attention_args *a, const FN(ring) *values, float *panel) {
-    for (int64_t d = 0; d < a->head_dim; d += 64) {
-        const int64_t nd = a->head_dim - d < 64 ? a->head_dim - d : 64;
-        FN(read_cache)(a->kv_type, panel, 64, values, b->first + b->u0, b->u1 - b->u0, d, d + nd);
+    for (int64_t d = 0; d < a->head_dim; d += TFM__SLICE) {
+        const int64_t nd = a->head_dim - d < TFM__SLICE ? a->head_dim - d : TFM__SLICE;
+        FN(read_cache)(a->kv_type, panel, TFM__SLICE, values, b->first + b->u0, b->u1 - b->u0, d, d + nd);
         for (int r = 0, nr; r < b->n; r += nr) {
             for (nr = 1; nr < 4 && r + nr < b->n && b->j0[r + nr] == b->j0[r] && b->j1[r + nr] == b->j1[r];) nr++;
             if (nr == 4) FN(mix_rows)(4, b, r, panel, d, nd);
@@ -11647,6 +11656,7 @@ static const tfm_kernels FN(kernels) = {
           chat formats: tfm_model_chat, tfm_chat_render, tfm_encode_marked; tfm_stop_scan; tfm_sampler_config.bias
           no libm: own elementary functions, the same bits everywhere; sine and cosine of rotary angles are integers' work
           without an operating system: TFM_NO_THREADS, TFM_NO_MESSAGES, TFM_NO_EXPERTS, TFM_TYPES; SMLAD in the scalar pass
+          Helium; the scalar pass takes rows one by one: twice to four times the speed on 32-bit CPUs; TFM_PANEL
           L2 norms; the residual as the normed value; masks of the Sparse Transformer; queries that grow with the logarithm
           of the position; RoPE that grows in steps; tfm_kernels has one more pointer, norm
           files are version 1, which every later header reads: convert again; tfm_session_restore; sessions have a version

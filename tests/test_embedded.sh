@@ -48,6 +48,21 @@ board m55 arm-none-eabi-size 31250 qemu-system-arm mps3-an547
 board rv32 riscv64-unknown-elf-size 1000 qemu-system-riscv32 virt -bios none
 board rv32f riscv64-unknown-elf-size 1000 qemu-system-riscv32 virt -bios none
 
+# ---- the tests of the kernels: every pass of that CPU
+
+kernels() { # NAME EMULATOR MACHINE...
+    name=$1
+    shift
+    if [ ! -f "$out/$name.elf" ] || ! have "$1"; then skip "$name: no compiler or no emulator"; return; fi
+    timeout 500 "$1" -M "$2" $3 $4 -display none -nographic -monitor none -serial null \
+        -semihosting-config enable=on,target=native -kernel "$out/$name.elf" > "$out/$name.log" 2>&1 < /dev/null
+    status=$?
+    line="$(tail -n 2 "$out/$name.log" | tr '\n' ' ')"
+    if [ $status = 0 ]; then pass "$name: $line"; else fail "$name: exit status $status: $line"; head -n 20 "$out/$name.log"; fi
+}
+kernels kernels_m55 qemu-system-arm mps3-an547
+kernels kernels_rv32 qemu-system-riscv32 virt -bios none
+
 # ---- the header alone
 
 # What tfm_eval can reach in an object with a section for each function: relocations from function to function.

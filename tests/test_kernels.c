@@ -70,7 +70,9 @@ static const tfm_kernels *pass(int i) {
     return isa && WORKS(isa) ? tfm_kernels_for(isa) : NULL;
 }
 /* Whether madd rounds once: part of the contract. */
-static int fuses(const tfm_kernels *k) { return k->isa != TFM_ISA_SCALAR && k->isa != TFM_ISA_WASM; }
+static int fuses(const tfm_kernels *k) {
+    return k->isa != TFM_ISA_SCALAR && k->isa != TFM_ISA_WASM && k->isa != TFM_ISA_MVE;
+}
 
 /* Largest |a - b| against a double reference, in units of `scale`. */
 static double error_of(const float *a, const double *ref, int n, double scale) {
