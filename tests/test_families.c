@@ -5,6 +5,7 @@
  * hook - is compared with memcmp.
  */
 #define _POSIX_C_SOURCE 200809L /* opendir */
+#define _FILE_OFFSET_BITS 64 /* 32-bit systems cannot list a folder of large numbers without */
 
 #include <dirent.h>
 #include <stdlib.h>
