@@ -2,7 +2,9 @@
  * range. They are static in the header, hence a scalar copy of the implementation here. */
 #define TFM_IMPLEMENTATION
 #define TFM_STATIC
+#ifndef TFM_NO_SIMD
 #define TFM_NO_SIMD
+#endif
 #define TFM_NO_TEXT
 #define TFM_NO_STDIO
 #include "tfm.h"
