@@ -3,8 +3,10 @@
  *     bench_kernels [--isa NAME] [--blas LIBRARY] [ROWS COLUMNS TOKENS]
  *
  * One thread. For every weight type: GOP/s (two operations a product) of a prompt of TOKENS and of one token, and the
- * bytes of weights that one token reads a second. Beside them the peaks that this program measures: products of bytes and
- * float32 multiply-adds in a loop that touches no memory. --blas: sgemm of that OpenBLAS (a path for dlopen; symbol
+ * bytes of weights that one token reads a second. Beside them the peaks that this program measures in loops that touch no
+ * memory: products of bytes alone; with what a block of 32 inputs takes besides (the sum as float32, the product of two
+ * scales, a multiply-add: 3 operations; with scales and minima of sub-blocks 6), which no kernel of this arithmetic can
+ * exceed; float32 multiply-adds. --blas: sgemm of that OpenBLAS (a path for dlopen; symbol
  * cblas_sgemm) on the same shape and thread; OPENBLAS_CORETYPE=Haswell holds it to AVX2.
  *
  * Each figure is the best of many runs, so that a busy machine disturbs it little; an idle one is better. */
@@ -69,22 +71,63 @@ __attribute__((target("avx2,fma"))) static double floats_256(void)
     return 12.0 * LOOPS * 16;
 }
 
+/* A block of 32 inputs of 16 rows and one token, twelve at a time: 8 steps of products, then `more` float operations. */
+#define EIGHT(F) CHAINS(F) CHAINS(F) CHAINS(F) CHAINS(F) CHAINS(F) CHAINS(F) CHAINS(F) CHAINS(F)
+#define FLOAT_512(i) f##i = _mm512_mul_ps(f##i, v); __asm__ volatile("" : "+v"(f##i));
+#define BLOCK_512(name, more) \
+    __attribute__((target("avx512f,avx512vnni"))) static double name(void) \
+    { \
+        const __m512i x = _mm512_set1_epi8(3), y = _mm512_set1_epi8(2); \
+        __m512 v = _mm512_set1_ps(1.0f); \
+        __asm__("" : "+v"(v)); /* who knows that it is 1 leaves the products out */ \
+        CHAINS(ZERO_512) CHAINS(FZERO_512) \
+        for (int i = 0; i < LOOPS / 8; i++) { EIGHT(VNNI_512) more } \
+        return 12.0 * (LOOPS / 8) * 1024; \
+    }
+BLOCK_512(block_512, CHAINS(FLOAT_512) CHAINS(FLOAT_512) CHAINS(FLOAT_512))
+BLOCK_512(sub_block_512, CHAINS(FLOAT_512) CHAINS(FLOAT_512) CHAINS(FLOAT_512) CHAINS(FLOAT_512) CHAINS(FLOAT_512) CHAINS(FLOAT_512))
+
+/* The same for the two halves of 8 rows; sums of 16 bits have room for eight products of codes of 4 bits. */
+#define PAIR_256(i) w##i = _mm256_maddubs_epi16(x, x); __asm__ volatile("" : "+x"(w##i));
+#define MORE_256(i) t = _mm256_maddubs_epi16(x, x); __asm__ volatile("" : "+x"(t)); w##i = _mm256_add_epi16(w##i, t);
+#define WIDE_256(i) a##i = _mm256_add_epi32(a##i, _mm256_madd_epi16(w##i, x)); __asm__ volatile("" : "+x"(a##i));
+#define FLOAT_256(i) f##i = _mm256_mul_ps(f##i, v); __asm__ volatile("" : "+x"(f##i));
+#define FOUR(F) F(0) F(1) F(2) F(3)
+#define BLOCK_256(name, more) \
+    __attribute__((target("avx2,fma"))) static double name(void) \
+    { \
+        const __m256i x = _mm256_set1_epi8(3); /* registers are few: one operand for all */ \
+        __m256 v = _mm256_set1_ps(1.0f); \
+        __m256i t, w0, w1, w2, w3; \
+        __asm__("" : "+x"(v)); \
+        FOUR(ZERO_256) FOUR(FZERO_256) \
+        for (int i = 0; i < LOOPS / 8; i++) { \
+            FOUR(PAIR_256) FOUR(MORE_256) FOUR(MORE_256) FOUR(MORE_256) FOUR(MORE_256) FOUR(MORE_256) FOUR(MORE_256) \
+            FOUR(MORE_256) FOUR(WIDE_256) more \
+        } \
+        return 4.0 * (LOOPS / 8) * 512; \
+    }
+BLOCK_256(block_256, FOUR(FLOAT_256) FOUR(FLOAT_256) FOUR(FLOAT_256))
+BLOCK_256(sub_block_256, FOUR(FLOAT_256) FOUR(FLOAT_256) FOUR(FLOAT_256) FOUR(FLOAT_256) FOUR(FLOAT_256) FOUR(FLOAT_256))
+
 typedef double (*peak_fn)(void);
-static peak_fn peak_of(int isa, int floats)
+enum { PEAK_BYTES, PEAK_BLOCK, PEAK_SUB_BLOCK, PEAK_FLOATS };
+static peak_fn peak_of(int isa, int of)
 {
-    if (isa == TFM_ISA_AVX512) return floats ? floats_512 : bytes_512;
-    if (isa == TFM_ISA_AVX2) return floats ? floats_256 : bytes_256;
-    return NULL;
+    static const peak_fn wide[] = { bytes_512, block_512, sub_block_512, floats_512 };
+    static const peak_fn narrow[] = { bytes_256, block_256, sub_block_256, floats_256 };
+    return isa == TFM_ISA_AVX512 ? wide[of] : isa == TFM_ISA_AVX2 ? narrow[of] : NULL;
 }
 #else
 typedef double (*peak_fn)(void);
-static peak_fn peak_of(int isa, int floats) { (void)isa, (void)floats; return NULL; }
+enum { PEAK_BYTES, PEAK_BLOCK, PEAK_SUB_BLOCK, PEAK_FLOATS };
+static peak_fn peak_of(int isa, int of) { (void)isa, (void)of; return NULL; }
 #endif
 
 /* GOP/s, 0 where no loop is written for the instruction set. */
-static double peak(int isa, int floats)
+static double peak(int isa, int of)
 {
-    const peak_fn run = peak_of(isa, floats);
+    const peak_fn run = peak_of(isa, of);
     double best = 0;
     for (int i = 0; run && i < 5; i++) {
         const double start = now(), operations = run(), speed = operations / (now() - start) * 1e-9;
@@ -232,9 +275,11 @@ int main(int argc, char **argv)
     for (int64_t i = 0; i < b.cols; i++) b.values[i] = (float)(i * 53 % 97 - 48) / 64;
     tfm_quantize_rows(b.q8, b.x, b.n, b.cols);
     if (blas_path && (blas = blas_speed(&b, blas_path)) < 0) return 1;
-    const double byte_peak = peak(b.k->isa, 0), float_peak = peak(b.k->isa, 1);
+    const double byte_peak = peak(b.k->isa, PEAK_BYTES), float_peak = peak(b.k->isa, PEAK_FLOATS);
     printf("%s, one thread, %lld x %lld, %d tokens\n", b.k->name, (long long)b.rows, (long long)b.cols, (int)b.n);
-    if (byte_peak > 0) printf("peaks: bytes %.0f GOP/s, float32 %.0f GFLOP/s\n", byte_peak, float_peak);
+    if (byte_peak > 0)
+        printf("peaks: bytes %.0f GOP/s, with a scale a block %.0f, with scales and minima of sub-blocks %.0f; float32 %.0f "
+               "GFLOP/s\n", byte_peak, peak(b.k->isa, PEAK_BLOCK), peak(b.k->isa, PEAK_SUB_BLOCK), float_peak);
     if (blas > 0) printf("sgemm: %.0f GFLOP/s\n", blas);
     printf("%-8s %10s%s %10s %10s\n", "type", "GOP/s", byte_peak > 0 ? " of peak" : "", "1 token", "GB/s");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) bench_type(&b, types[i], byte_peak, float_peak, blas);
