@@ -155,7 +155,9 @@
    WEBASSEMBLY
    Nothing of a C library is needed but memcpy and a few like it: examples/wasm builds a module by clang alone. SIMD is
    chosen when compiling, and a module runs whole or not at all: -msimd128, and with -mrelaxed-simd the products of bytes
-   that engines have since 2023, used so that nothing in them is left to the engine. All give the scalar pass's bits. Threads:
+   that engines have since 2023, used so that nothing in them is left to the engine; -DTFM_WASM_DOT besides takes the
+   product of four bytes, which is faster where it is one instruction of the processor (AVX-VNNI, ARM's dot product), and
+   much slower where it is not. examples/wasm/tfm.mjs tells which. All give the scalar pass's bits. Threads:
    Workers over shared memory behind cfg.parallel.run, compiled with -matomics -mbulk-memory. -Os: speed is the same as with -O2,
    and the module half as large; TFM_NO_SCALAR leaves out the pass that is not used then.
 
@@ -9862,10 +9864,19 @@ TFM__BODY VI FN(byte)(VB a, int j) {
 /* A part of a unit: one register, 4 rows. Tokens and parts are loops, not unrolled. */
 #define TFM__PARTS(name) tfm__##name##_wasm4
 #define TFM__ROWS 4
+#define TFM__EACH_OUTPUT TFM__EACH_PART
+#define TFM__BESIDE 2
 #define TFM__EACH_TOKEN _Pragma("clang loop unroll(disable)")
 #define TFM__EACH_PART _Pragma("clang loop unroll(disable)")
 /* One pointer in the loop instead of a sum for each load: then offsets are part of the instructions. */
 #define TFM__KEEP(pointer) __asm__("" : "+r"(pointer))
+/* A vector is computed here, not where it is used: engines keep the order that they get, and run out of registers where
+   all loads come first. (From 19 on clang has no vectors in asm.) */
+#if __clang_major__ < 19
+#define TFM__NOW(vector) __asm__ volatile("" : "+r"(vector))
+#else
+#define TFM__NOW(vector) (void)(vector)
+#endif
 #define PART(name) TFM__PARTS(name)
 
 typedef v128_t PART(pf);
@@ -9938,14 +9949,59 @@ TFM__BODY v128_t PART(pairs)(v128_t low, v128_t high) {
 TFM__BODY v128_t PART(dot2)(v128_t acc, v128_t pairs, const int16_t *s) {
     return wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(pairs, wasm_v128_load32_splat(s)));
 }
+/* What of four activations meets the codes of 16 rows, spread over the lanes. */
+typedef struct PART(px) { v128_t a, b; } PART(px);
+
 #ifdef __wasm_relaxed_simd__
-/* Products of a signed byte and one of at most 127, summed in pairs: exact, so nothing that is relaxed happens. Pairs are
-   summed in int16 while `deep` of them fit (2 * 15 * 127 * 8 = 30480), which engines do best that lack a wider dot
-   product. Codes of 8 bits are the signed bytes and |x| the small ones; where x < 0 their complement -c - 1 counts,
-   which is -x too little each time: `missing`. */
+/* Products of a signed byte and one of at most 127: exact, so nothing that is relaxed happens. Codes of 8 bits are the
+   signed bytes and |x| the small ones; where x < 0 their complement -c - 1 counts, which is -x too little each time:
+   `missing`. */
+TFM__BODY PART(px) PART(spread)(const int8_t *x, int bits) {
+    PART(px) r;
+    r.a = r.b = wasm_v128_load32_splat(x);
+    if (bits == 8) {
+        r.b = wasm_i8x16_lt(r.a, wasm_i32x4_splat(0));
+        r.a = wasm_i8x16_abs(r.a);
+    }
+    return r;
+}
+#ifdef TFM_WASM_DOT
+TFM__BODY v128_t PART(dot_four)(v128_t sum, v128_t bytes, v128_t small) {
+    sum = (v128_t)__builtin_wasm_relaxed_dot_i8x16_i7x16_add_s_i32x4((__i8x16)bytes, (__i8x16)small, (__i32x4)sum);
+    TFM__NOW(sum);
+    return sum;
+}
+TFM__BODY v128_t PART(dot_add)(v128_t sum, v128_t code, PART(px) x, int bits) {
+    return bits == 8 ? PART(dot_four)(sum, wasm_v128_xor(code, x.b), x.a) : PART(dot_four)(sum, x.a, code);
+}
+TFM__BODY v128_t PART(dot_less)(v128_t sum, PART(px) x, int bits) { return bits == 8 ? PART(dot_four)(sum, x.b, x.a) : sum; }
+TFM__BODY v128_t PART(dot_sum)(v128_t sum, int bits) { return (void)bits, sum; }
+TFM__BODY v128_t PART(dot)(v128_t acc, const v128_t *c, int n, const int8_t *x, int bits) {
+    v128_t missing = wasm_i32x4_splat(0);
+    TFM__UNROLL
+    for (int g = 0; g < n; g++) {
+        const PART(px) v = PART(spread)(x + 4 * g, bits);
+        acc = PART(dot_add)(acc, c[g], v, bits);
+        missing = PART(dot_less)(missing, v, bits);
+    }
+    return bits == 8 ? wasm_i32x4_sub(acc, missing) : acc;
+}
+#else
+/* Pairs are summed in int16 while `deep` of them fit (2 * 15 * 127 * 8 = 30480), which engines do best that lack a wider
+   dot product. */
 TFM__BODY v128_t PART(dot_pairs)(v128_t bytes, v128_t small) {
     return (v128_t)__builtin_wasm_relaxed_dot_i8x16_i7x16_s_i16x8((__i8x16)bytes, (__i8x16)small);
 }
+TFM__BODY v128_t PART(dot_add)(v128_t sum, v128_t code, PART(px) x, int bits) {
+    if (bits == 8) sum = wasm_i32x4_add(sum, wasm_i32x4_extadd_pairwise_i16x8(PART(dot_pairs)(wasm_v128_xor(code, x.b), x.a)));
+    else sum = wasm_i16x8_add(sum, PART(dot_pairs)(x.a, code));
+    TFM__NOW(sum);
+    return sum;
+}
+TFM__BODY v128_t PART(dot_less)(v128_t sum, PART(px) x, int bits) {
+    return bits == 8 ? wasm_i32x4_add(sum, wasm_i32x4_extadd_pairwise_i16x8(PART(dot_pairs)(x.b, x.a))) : sum;
+}
+TFM__BODY v128_t PART(dot_sum)(v128_t sum, int bits) { return bits == 8 ? sum : wasm_i32x4_extadd_pairwise_i16x8(sum); }
 TFM__BODY v128_t PART(dot)(v128_t acc, const v128_t *c, int n, const int8_t *x, int bits) {
     const int most = bits == 8 ? 1 : bits == 6 ? 2 : bits == 5 ? 4 : 8, deep = most < n ? most : n; /* divides n */
     v128_t missing = wasm_i32x4_splat(0);
@@ -9954,14 +10010,13 @@ TFM__BODY v128_t PART(dot)(v128_t acc, const v128_t *c, int n, const int8_t *x, 
         v128_t sum[8];
         TFM__UNROLL
         for (int d = 0; d < deep; d++) {
-            v128_t v = wasm_v128_load32_splat(x + 4 * (g0 + d)), code = c[g0 + d];
+            const PART(px) v = PART(spread)(x + 4 * (g0 + d), bits);
+            v128_t code = c[g0 + d];
             if (bits == 8) {
-                const v128_t sign = wasm_i8x16_lt(v, wasm_i32x4_splat(0));
-                v = wasm_i8x16_abs(v);
-                code = wasm_v128_xor(code, sign);
-                missing = wasm_i16x8_add(missing, PART(dot_pairs)(sign, v));
+                code = wasm_v128_xor(code, v.b);
+                missing = wasm_i16x8_add(missing, PART(dot_pairs)(v.b, v.a));
             }
-            sum[d] = bits == 8 ? PART(dot_pairs)(code, v) : PART(dot_pairs)(v, code);
+            sum[d] = bits == 8 ? PART(dot_pairs)(code, v.a) : PART(dot_pairs)(v.a, code);
         }
         TFM__UNROLL
         for (int w = 1; w < deep; w *= 2) { /* a tree: fewer are alive at once than in a chain */
@@ -9972,17 +10027,30 @@ TFM__BODY v128_t PART(dot)(v128_t acc, const v128_t *c, int n, const int8_t *x, 
     }
     return bits == 8 ? wasm_i32x4_sub(acc, wasm_i32x4_extadd_pairwise_i16x8(missing)) : acc;
 }
+#endif
 #else
 /* Codes as int16, those of even and those of odd bytes, meet pairs of activations. */
+TFM__BODY PART(px) PART(spread)(const int8_t *x, int bits) {
+    const v128_t v = wasm_v128_load32_splat(x);
+    PART(px) r;
+    (void)bits;
+    r.a = wasm_i16x8_shr(wasm_i16x8_shl(v, 8), 8);
+    r.b = wasm_i16x8_shr(v, 8);
+    return r;
+}
+TFM__BODY v128_t PART(dot_add)(v128_t sum, v128_t code, PART(px) x, int bits) {
+    const v128_t even = bits == 8 ? wasm_i16x8_shr(wasm_i16x8_shl(code, 8), 8) : wasm_v128_and(code, wasm_i16x8_splat(255));
+    const v128_t odd = bits == 8 ? wasm_i16x8_shr(code, 8) : wasm_u16x8_shr(code, 8);
+    sum = wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(even, x.a));
+    sum = wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(odd, x.b));
+    TFM__NOW(sum);
+    return sum;
+}
+TFM__BODY v128_t PART(dot_less)(v128_t sum, PART(px) x, int bits) { return (void)x, (void)bits, sum; }
+TFM__BODY v128_t PART(dot_sum)(v128_t sum, int bits) { return (void)bits, sum; }
 TFM__BODY v128_t PART(dot)(v128_t acc, const v128_t *c, int n, const int8_t *x, int bits) {
     TFM__UNROLL
-    for (int g = 0; g < n; g++) {
-        const v128_t v = wasm_v128_load32_splat(x + 4 * g), low = wasm_i16x8_shl(c[g], 8);
-        const v128_t even = bits == 8 ? wasm_i16x8_shr(low, 8) : wasm_v128_and(c[g], wasm_i16x8_splat(255));
-        const v128_t odd = bits == 8 ? wasm_i16x8_shr(c[g], 8) : wasm_u16x8_shr(c[g], 8);
-        acc = wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(even, wasm_i16x8_shr(wasm_i16x8_shl(v, 8), 8)));
-        acc = wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(odd, wasm_i16x8_shr(v, 8)));
-    }
+    for (int g = 0; g < n; g++) acc = PART(dot_add)(acc, c[g], PART(spread)(x + 4 * g, bits), bits);
     return acc;
 }
 #endif
@@ -10364,10 +10432,14 @@ TFM__BODY void FN(glu_of)(float *out, const float *gate, const float *up, const 
 /* act(gate) * up, or act(gate) if up is NULL */
 #define TFM__GLU_CASE(name, number, words, function) case number: FN(glu_of)(out, gate, up, number, n); break;
 static void FN(glu)(float *out, const float *gate, const float *up, int32_t act, int64_t n) {
+#ifdef TFM__SMALL
+    FN(glu_of)(out, gate, up, act, n);
+#else
     switch (act) {
     TFM__ACTIVATIONS(TFM__GLU_CASE)
     default: break;
     }
+#endif
 }
 
 static void FN(activate)(float *x, int32_t act, int64_t n) { FN(glu)(x, x, NULL, act, n); }
@@ -10601,6 +10673,10 @@ static void FN(embed)(float *out, const tfm_tensor *w, int64_t row, float scale)
 #define TFM__EACH_TILED TFM__EACH_TOKEN
 #define TFM__TILE(left) TFM__TOKENS
 #endif
+#ifndef TFM__SMALL
+#define TFM__EACH_OUTPUT TFM__FLAT
+#define TFM__BESIDE 4 /* queries that share the loads of keys or values */
+#endif
 
 /* y = acc + bias for the part of one token whose first row is `row`. */
 TFM__INNER void PART(finish)(const tfm_matmul_args *a, int64_t row, int64_t t, PF acc) {
@@ -10648,6 +10724,23 @@ TFM__INNER void PART(unpack)(const int fmt, const uint8_t *unit, PB *c) {
         for (int g = 0; g < 8; g++) c[g] = PART(lookup)(tfm__books[f->book], c[g]);
     }
 }
+
+#ifdef TFM__SMALL
+/* The same group by group, for a format that is not known when compiling. */
+TFM__BODY PB PART(plane)(const uint8_t *p, int bits, int g) {
+    const int at = bits == 4 ? g & 3 : g * bits >> 3, shift = bits == 4 ? g & 4 : g * bits & 7;
+    return wasm_v128_and(wasm_u8x16_shr(PART(bload)(p + 64 * at), (uint32_t)shift), wasm_i8x16_splat((int8_t)((1 << bits) - 1)));
+}
+TFM__BODY void PART(unpack_any)(const tfm__format *f, const uint8_t *unit, PB *c) {
+    const int low = f->low.bits;
+    TFM__EACH_PART
+    for (int g = 0; g < 8; g++) {
+        c[g] = PART(plane)(unit, low, g);
+        if (f->high.bits) c[g] = wasm_v128_or(c[g], wasm_i8x16_shl(PART(plane)(unit + 64 * low, f->high.bits, g), (uint32_t)low));
+        if (f->book) c[g] = PART(lookup)(tfm__books[f->book], c[g]);
+    }
+}
+#endif
 
 /* What multiplies the codes of a unit. Sub-blocks of 16 use two entries, others one. */
 typedef struct PART(scales) {
@@ -10715,7 +10808,11 @@ TFM__INNER void PART(unit_values)(const int fmt, float *panel, const uint8_t *un
     const PART(scales) s = PART(unit_scales)(fmt, scales, NULL, u, row);
     const PI zero = PART(iset)(f->wide == 8 ? 128 : f->zero);
     PB c[8];
+#ifdef TFM__SMALL
+    PART(unpack_any)(f, unit + 4 * row, c);
+#else
     PART(unpack)(fmt, unit + 4 * row, c);
+#endif
     for (int h = 0; h < 2; h++) {
         const int i = f->sub == 16 ? h : 0;
         const PF d = f->sub ? PART(mul)(s.d, PART(to_float)(s.sc[i])) : s.d;
@@ -10916,6 +11013,95 @@ TFM__BODY void FN(fetch_ahead)(const int fmt, const tfm_matmul_args *a, int64_t 
     for (int64_t at = tile * share; at < bytes && at < (tile + 1) * share; at += 64) TFM__PREFETCH(p + at);
 }
 
+#ifdef TFM__SMALL
+/* sum[p] = codes of 4 rows of a unit times one token, whose bytes are spread over the lanes once for all of them. */
+TFM__BODY void FN(one_dots)(const int bits, PI *sum, const uint8_t *codes, const int8_t *x, PI nibble) {
+    PI less = PART(iset)(0);
+    TFM__UNROLL
+    for (int p = 0; p < 4; p++) sum[p] = less;
+    TFM__EACH_PART
+    for (int g = 0; g < bits; g++, codes += 64, x += 4) {
+        PART(px) v = PART(spread)(x, bits), w = v;
+        if (bits == 4) w = PART(spread)(x + 16, bits);
+        less = PART(dot_less)(less, v, bits);
+        TFM__UNROLL
+        for (int p = 0; p < 4; p++) {
+            PB c = PART(bload)(codes + 16 * p);
+            if (bits == 4) {
+                sum[p] = PART(dot_add)(sum[p], wasm_v128_and(c, nibble), v, bits);
+                c = wasm_v128_and(wasm_u16x8_shr(c, 4), nibble);
+            }
+            sum[p] = PART(dot_add)(sum[p], c, w, bits);
+        }
+    }
+    TFM__UNROLL
+    for (int p = 0; p < 4; p++) sum[p] = PART(isub)(PART(dot_sum)(sum[p], bits), less);
+}
+
+/* 8 scales as float32 times 2^-112; all of them are gathered in *seen. */
+TFM__BODY void FN(one_scales)(PF *d, const uint8_t *s, PI *seen, PI moved) {
+    PI h = wasm_v128_load(s);
+    const PI low = wasm_i16x8_shl(h, 13), high = wasm_v128_and(wasm_i16x8_shr(h, 3), moved);
+    *seen = wasm_v128_or(*seen, h);
+    d[0] = wasm_i16x8_shuffle(low, high, 0, 8, 1, 9, 2, 10, 3, 11);
+    d[1] = wasm_i16x8_shuffle(low, high, 4, 12, 5, 13, 6, 14, 7, 15);
+}
+
+/* One strip times one token, of types without sub-blocks. The factor 2^112 that scales lack goes into dx. That changes no
+   bit, unless it overflows or a scale is not finite: where dx is 2^15 or a scale is 2 or more, the result is 0, and the
+   general way remains. */
+TFM__BODY int FN(q8_one)(const int bits, const tfm_matmul_args *a, const tfm__format *f, int64_t strip, int64_t token) {
+    const int64_t blocks = tfm__quotient(a->w->cols, 32);
+    const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * tfm__strip_of(f, blocks);
+    const uint8_t *scales = codes + tfm__scales_at(f, blocks, 0), *end = scales + blocks * tfm__scale_bytes(f);
+    const uint8_t *record = (const uint8_t *)a->x + (size_t)token * a->x_stride;
+    PI seen = PART(iset)(0), nibble = wasm_i8x16_splat(15), moved = wasm_i16x8_splat((int16_t)0x8fff);
+    PF acc[4];
+    int32_t room = 0;
+    TFM__UNROLL
+    for (int p = 0; p < 4; p++) acc[p] = PART(set)(0.0f);
+    for (; scales < end; codes += 64 * bits, record += TFM__UNIT_X) {
+        const FN(unit_x) x = FN(unit_of)(record);
+        PI sum[4];
+        PF d[4];
+        FN(one_dots)(bits, sum, codes, x.codes, nibble);
+        const PF dx = PART(set)(x.d * 5.192296858534828e33f), total = PART(set)(x.total);
+        const PI zeros = PART(iset)(-f->zero * (x.sums[0] + x.sums[1]));
+        room |= 0x47000000 - (int32_t)tfm__f32_bits(x.d);
+        FN(one_scales)(d, scales, &seen, moved);
+        FN(one_scales)(d + 2, scales + 16, &seen, moved);
+        TFM__UNROLL
+        for (int p = 0; p < 4; p++) {
+            acc[p] = PART(madd)(PART(to_float)(PART(iadd)(sum[p], zeros)), PART(mul)(d[p], dx), acc[p]);
+        }
+        scales += 32;
+        if (!f->min) continue;
+        FN(one_scales)(d, scales, &seen, moved);
+        FN(one_scales)(d + 2, scales + 16, &seen, moved);
+        TFM__UNROLL
+        for (int p = 0; p < 4; p++) {
+            acc[p] = PART(madd)(total, PART(mul)(d[p], dx), acc[p]);
+        }
+        scales += 32;
+    }
+    if (room < 0 || wasm_v128_any_true(wasm_v128_and(seen, wasm_i16x8_splat(0x4000)))) return 0;
+    TFM__UNROLL
+    for (int p = 0; p < 4; p++) PART(finish)(a, 16 * strip + 4 * p, token, acc[p]);
+    return 1;
+}
+TFM__NOINLINE int FN(one_4)(const tfm_matmul_args *a, const tfm__format *f, int64_t strip, int64_t token) {
+    return FN(q8_one)(4, a, f, strip, token);
+}
+TFM__NOINLINE int FN(one_8)(const tfm_matmul_args *a, const tfm__format *f, int64_t strip, int64_t token) {
+    return FN(q8_one)(8, a, f, strip, token);
+}
+TFM__BODY int FN(one)(const int fmt, const tfm_matmul_args *a, int64_t strip, int64_t token) {
+    const tfm__format *f = &tfm__formats[fmt];
+    if (fmt == TFM__Q4_0 || fmt == TFM__Q4_1) return FN(one_4)(a, f, strip, token);
+    return fmt == TFM__Q8_0 && FN(one_8)(a, f, strip, token);
+}
+#endif
+
 /* Tokens in portions whose rows stay in the second-level cache while the strips pass by. A tile that is not full costs
    less than three tokens one by one, each of which reads the weights anew. */
 TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
@@ -10928,7 +11114,7 @@ TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t st
 #ifdef TFM__SMALL
             for (int nt; t < t1; t += nt) {
                 nt = (int)(t1 - t < TFM__TOKENS ? t1 - t : TFM__TOKENS);
-                FN(q8_tile)(fmt, nt, a, s, t);
+                if (nt > 1 || !FN(one)(fmt, a, s, t)) FN(q8_tile)(fmt, nt, a, s, t);
             }
 #else
             for (int64_t tile = 0; t + 2 < t1; t += TFM__TILE(t1 - t), tile++) {
@@ -11116,9 +11302,9 @@ TFM__INNER void FN(f32_part)(const int ns, const int nt, const tfm_matmul_args *
     const int64_t last = left < TFM__ROWS ? left : TFM__ROWS;
     float *y = a->y + (size_t)t0 * a->y_stride + first;
     PF acc[4][6];
-    TFM__FLAT
+    TFM__EACH_OUTPUT
     for (int t = 0; t < nt; t++) {
-        TFM__FLAT
+        TFM__EACH_OUTPUT
         for (int s = 0; s < ns; s++) {
             const float *at = y + (size_t)t * a->y_stride + 16 * s;
             acc[s][t] = w->k0 ? PART(get)(at, s + 1 < ns ? TFM__ROWS : last, 0.0f) : PART(set)(0.0f);
@@ -11138,9 +11324,9 @@ TFM__INNER void FN(f32_part)(const int ns, const int nt, const tfm_matmul_args *
         }
     }
     const int done = w->k0 + w->nk == a->w->cols;
-    TFM__FLAT
+    TFM__EACH_OUTPUT
     for (int t = 0; t < nt; t++) {
-        TFM__FLAT
+        TFM__EACH_OUTPUT
         for (int s = 0; s < ns; s++) {
             if (done) PART(finish)(a, first + 16 * s, t0 + t, acc[s][t]);
             else PART(put)(y + (size_t)t * a->y_stride + 16 * s, acc[s][t], s + 1 < ns ? TFM__ROWS : last);
@@ -11325,11 +11511,20 @@ static void FN(read_cache)(int32_t type, float *panel, int64_t pitch, const FN(r
 
 static float FN(bf16)(float x) { return tfm__bf16_to_f32(tfm__f32_to_bf16(x)); }
 
+/* The last w elements of one key, where they are fewer than a part has rows. part: every 16 / TFM__ROWS times 16th. */
+TFM__NOINLINE void FN(dots_rest)(int nr, FN(query) *const *rows, const float *key, int64_t c, int64_t w, PF *part) {
+    for (int r = 0; r < nr; r++, part += 16 * (16 / TFM__ROWS))
+        *part = PART(madd)(PART(get)(rows[r]->q + c, w, 0.0f), PART(load)(key + c), *part);
+}
+
 /* part[r][i] = q[r] * key[i - i0], elements 16 c + lane summed over c; nk keys at a time share the loads of nr
    queries. */
 TFM__INNER void FN(dots)(const int nr, FN(query) *const *rows, const float *keys, int64_t pitch, int i0, int i1,
                         int64_t head_dim, PF (*part)[16][16 / TFM__ROWS]) {
-    const int nk = TFM__PANEL < 4096 ? 1 : TFM__STRIPS == 4 ? 4 : TFM__ROWS == 4 ? 2 : 1; /* as many chains as registers */
+    const int nk = TFM__PANEL < 4096 ? 1 : TFM__STRIPS == 4 || TFM__ROWS == 4 ? 4 : 1; /* as many chains as registers */
+    const float *q[4];
+    TFM__FLAT
+    for (int r = 0; r < nr; r++) q[r] = rows[r]->q;
     for (int i = i0; i < i1; i += nk, keys += nk * pitch) {
         TFM__EACH_PART
         for (int p = 0; p < 16 / TFM__ROWS; p++) {
@@ -11339,16 +11534,16 @@ TFM__INNER void FN(dots)(const int nr, FN(query) *const *rows, const float *keys
                 TFM__FLAT
                 for (int k = 0; k < nk; k++) acc[r][k] = PART(set)(0.0f);
             }
-            for (int64_t c = TFM__ROWS * p; c < head_dim; c += 16) {
-                const int64_t w = head_dim - c < TFM__ROWS ? head_dim - c : TFM__ROWS;
+            int64_t c = TFM__ROWS * p;
+            for (; c + TFM__ROWS <= head_dim; c += 16) {
                 PF key[4];
                 TFM__FLAT
                 for (int k = 0; k < nk; k++) key[k] = PART(load)(keys + k * pitch + c);
                 TFM__FLAT
                 for (int r = 0; r < nr; r++) {
-                    const PF q = PART(get)(rows[r]->q + c, w, 0.0f);
+                    const PF x = PART(load)(q[r] + c);
                     TFM__FLAT
-                    for (int k = 0; k < nk; k++) acc[r][k] = PART(madd)(q, key[k], acc[r][k]);
+                    for (int k = 0; k < nk; k++) acc[r][k] = PART(madd)(x, key[k], acc[r][k]);
                 }
             }
             TFM__FLAT
@@ -11356,6 +11551,7 @@ TFM__INNER void FN(dots)(const int nr, FN(query) *const *rows, const float *keys
                 TFM__FLAT
                 for (int k = 0; k < nk; k++) part[r][i + k][p] = acc[r][k];
             }
+            for (int k = 0; k < nk && c < head_dim; k++) FN(dots_rest)(nr, rows, keys + k * pitch, c, head_dim - c, &part[0][i + k][p]);
         }
     }
 }
@@ -11374,14 +11570,14 @@ static void FN(scores)(FN(block) *b, const tfm_attention_args *a, const FN(ring)
                 float *at = panel + (from - j - i) * pitch;
                 FN(read_cache)(a->kv_type, at, pitch, keys, b->first + from, to - from, 0, a->head_dim);
             }
-            for (int r = 0; r < b->n; r += 4) {
+            for (int r = 0; r < b->n; r += TFM__BESIDE) {
                 FN(query) *const *rows = b->rows + r;
-                const int nr = b->n - r < 4 ? b->n - r : 4;
-                if (nr == 4) FN(dots)(4, rows, panel, pitch, i, i + at_once, a->head_dim, part);
-                if (nr == 3) FN(dots)(3, rows, panel, pitch, i, i + at_once, a->head_dim, part);
-                if (nr == 2) FN(dots)(2, rows, panel, pitch, i, i + at_once, a->head_dim, part);
-                if (nr == 1) FN(dots)(1, rows, panel, pitch, i, i + at_once, a->head_dim, part);
-                for (int k = 0; i + at_once == 16 && k < nr; k++) FN(store)(b->score[r + k] + j, FN(sum16)((const VF *)(const void *)part[k]));
+                const int nr = b->n - r < TFM__BESIDE ? b->n - r : TFM__BESIDE;
+                if (TFM__BESIDE == 4 && nr == 4) FN(dots)(4, rows, panel, pitch, i, i + at_once, a->head_dim, part + r % 4);
+                if (TFM__BESIDE == 4 && nr == 3) FN(dots)(3, rows, panel, pitch, i, i + at_once, a->head_dim, part + r % 4);
+                if (nr == 2) FN(dots)(2, rows, panel, pitch, i, i + at_once, a->head_dim, part + r % 4);
+                if (nr == 1) FN(dots)(1, rows, panel, pitch, i, i + at_once, a->head_dim, part + r % 4);
+                for (int k = 0; i + at_once == 16 && k < nr; k++) FN(store)(b->score[r + k] + j, FN(sum16)((const VF *)(const void *)part[r % 4 + k]));
             }
         }
     }
@@ -11480,17 +11676,19 @@ TFM__INNER void FN(mix)(const int nr, const int nc, const FN(block) *b, int r0, 
     }
 }
 
-/* The same for the elements that the panel holds. */
+/* The same for the elements that the panel holds: as many at a time as there are registers, then the last. */
 TFM__INNER void FN(mix_rows)(const int nr, const FN(block) *b, int r0, const float *panel, int64_t d, int64_t nd) {
-    const int nc = nr == 1 || TFM__STRIPS == 4 ? 4 : 1;
-    int64_t c = 0;
-    if (nc > 1 && nd == 64) {
+    const int nc = nr == 1 || TFM__STRIPS == 4 || TFM__ROWS == 4 ? 4 : 1, beside = TFM__BESIDE == 4 ? nr : 1;
+    int64_t i = 0;
+    for (; nc > 1 && i + 16 * nc <= nd; i += 16 * nc) {
         TFM__EACH_PART
-        for (; c < 16; c += TFM__ROWS) FN(mix)(nr, nc, b, r0, panel + c, d + c, TFM__ROWS);
-        return;
+        for (int64_t c = i; c < i + 16; c += TFM__ROWS) FN(mix)(nr, nc, b, r0, panel + c, d + c, TFM__ROWS);
     }
-    TFM__EACH_PART
-    for (; c < nd; c += TFM__ROWS) FN(mix)(nr, 1, b, r0, panel + c, d + c, nd - c < TFM__ROWS ? nd - c : TFM__ROWS);
+    for (int r = 0; r < nr; r += beside) {
+        TFM__EACH_PART
+        for (int64_t c = i; c < nd; c += TFM__ROWS)
+            FN(mix)(beside, 1, b, r0 + r, panel + c, d + c, nd - c < TFM__ROWS ? nd - c : TFM__ROWS);
+    }
 }
 
 static void FN(values)(FN(block) *b, const tfm_attention_args *a, const FN(ring) *values, float *panel) {
@@ -11498,9 +11696,9 @@ static void FN(values)(FN(block) *b, const tfm_attention_args *a, const FN(ring)
         const int64_t nd = a->head_dim - d < TFM__SLICE ? a->head_dim - d : TFM__SLICE;
         FN(read_cache)(a->kv_type, panel, TFM__SLICE, values, b->first + b->u0, b->u1 - b->u0, d, d + nd);
         for (int r = 0, nr; r < b->n; r += nr) {
-            for (nr = 1; nr < 4 && r + nr < b->n && b->j0[r + nr] == b->j0[r] && b->j1[r + nr] == b->j1[r];) nr++;
-            if (nr == 4) FN(mix_rows)(4, b, r, panel, d, nd);
-            if (nr == 3) FN(mix_rows)(3, b, r, panel, d, nd);
+            for (nr = 1; nr < TFM__BESIDE && r + nr < b->n && b->j0[r + nr] == b->j0[r] && b->j1[r + nr] == b->j1[r];) nr++;
+            if (TFM__BESIDE == 4 && nr == 4) FN(mix_rows)(4, b, r, panel, d, nd);
+            if (TFM__BESIDE == 4 && nr == 3) FN(mix_rows)(3, b, r, panel, d, nd);
             if (nr == 2) FN(mix_rows)(2, b, r, panel, d, nd);
             if (nr == 1) FN(mix_rows)(1, b, r, panel, d, nd);
         }
@@ -11637,9 +11835,12 @@ static const tfm_kernels FN(kernels) = {
 #undef TFM__SMALL
 #undef TFM__SHARED
 #undef TFM__ROWS
+#undef TFM__BESIDE
+#undef TFM__EACH_OUTPUT
 #undef TFM__EACH_TOKEN
 #undef TFM__EACH_PART
 #undef TFM__KEEP
+#undef TFM__NOW
 #undef PART
 #undef PF
 #undef PI
@@ -11652,7 +11853,7 @@ static const tfm_kernels FN(kernels) = {
           qkv_clamp comes after norms of q and k that stand before RoPE, no longer first
           tokenizers: Unigram, WordPiece, WordLevel, every normaliser, pre-tokenizer and decoder of tokenizer.json; the section
           has form 2 (convert again), tfm_decoder other fields; tfm_normalize
-          WebAssembly: relaxed dot products, TFM_NO_SCALAR; a module without a C library, wrapper and page in examples/wasm
+          WebAssembly: relaxed dot products, TFM_WASM_DOT, TFM_NO_SCALAR; a module without a C library, wrapper and page in examples/wasm
           types IQ4_NL, IQ4_XS and MXFP4; tfm_pack_block, tfm_from_f16, tfm_to_f16 for quantisers of one's own
           tfm_source_row gives a packed row back in its source form, as tfm-convert --to-gguf needs; packing is faster
           chat formats: tfm_model_chat, tfm_chat_render, tfm_encode_marked; tfm_stop_scan; tfm_sampler_config.bias

@@ -375,10 +375,12 @@ static void check_matmul(const char *what, const tfm_kernels *k, tfm_matmul_args
     }
 }
 
-static void matmul_q8(const tfm_kernels *k, const source *s, int64_t cols) {
+/* `large` activations, and scales of one row beside others. */
+static void matmul_q8(const tfm_kernels *k, const source *s, int64_t cols, int large) {
     const tfm_type_info *info = tfm_type_get(s->type);
     const int64_t blocks = cols / info->block;
-    const uint8_t *src = hashed_blocks(s, 7, ROWS * blocks);
+    uint8_t *src = hashed_blocks(s, 7, ROWS * blocks);
+    if (large) src[(ROWS - 1) * blocks * info->block_bytes + s->halves[0] + 1] = 0x7b;
     const tfm_tensor w = packed(s->type, s->type, src, ROWS, cols);
     const size_t stride = tfm_q8_row_bytes(cols);
     uint8_t *x = take(MAX_TOKENS * stride, 0);
@@ -386,6 +388,7 @@ static void matmul_q8(const tfm_kernels *k, const source *s, int64_t cols) {
     fill(bias, 3, ROWS);
     for (int t = 0; t < MAX_TOKENS; t++) {
         fill(row, 50 + (uint32_t)t, cols);
+        if (large == 2) for (int64_t c = 0; c < cols; c++) row[c] *= 1e9f;
         k->quantize_row(x + (size_t)t * stride, row, cols);
         if (t == 1) { /* the largest sums */
             for (int64_t b = 0; b < cols / 32; b++) {
@@ -449,7 +452,8 @@ void test_kernel_matmul(void) {
         for (int i = 0; i < COUNT(sources); i++) {
             const tfm_type_info *info = tfm_type_get(sources[i].type);
             const int64_t cols = info->block == 32 ? 320 : 512;
-            matmul_q8(k, &sources[i], info->block == 32 ? 96 : 512);
+            matmul_q8(k, &sources[i], info->block == 32 ? 96 : 512, 0);
+            for (int large = 1; large < 3 && sources[i].halves[0] == 0 && info->block == 32; large++) matmul_q8(k, &sources[i], 32, large);
             const uint8_t *blocks = hashed_blocks(&sources[i], 8, 33 * cols / info->block);
             const tfm_tensor w = packed(info->type, info->type, blocks, 33, cols);
             matmul_f32(k, &w, info->name);

@@ -8,14 +8,14 @@ export const ERR_MEMORY: number;
 export const ERR_CONTEXT: number;
 
 /** What this engine can run. */
-export function features(): { simd: boolean; relaxed: boolean; threads: boolean; memory64: boolean };
+export function features(): { simd: boolean; relaxed: boolean; dot: boolean; threads: boolean; memory64: boolean };
 
 /** A URL or (in Node) a path, a File, a fetched Response, or all the bytes: a .tfm file, or a .gguf file, which is converted. */
 export type Source = string | URL | Blob | Response | ArrayBuffer | ArrayBufferView;
 
 export interface LoadOptions {
     /** Which module; default 'auto', the fastest that runs here. All give the same bits. */
-    variant?: 'auto' | 'relaxed' | 'simd' | 'scalar';
+    variant?: 'auto' | 'dot' | 'relaxed' | 'simd' | 'scalar';
     /** Threads, if memory may be shared here; default 1. */
     threads?: number;
     /** The module with 64-bit addresses, for models of more than 4 GB. */

@@ -26,27 +26,32 @@ export const ERR_MEMORY = -5, ERR_CONTEXT = -6;
 
 /* ---- WHAT THE ENGINE CAN --------------------------------------------------------------------------------------- */
 
-/* A module of one function () -> v128. */
-function validates(...body) {
-    const code = [0, ...body, 0x0b];
-    return WebAssembly.validate(new Uint8Array([0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 1, 5, 1, 0x60, 0, 1, 0x7b, 3, 2, 1, 0,
-        10, code.length + 2, 1, code.length, ...code]));
+/* A module of one function f: () -> i32, the first lane of what `body` leaves. */
+function probe(...body) {
+    const code = [0, ...body, 0xfd, 0x1b, 0, 0x0b]; // i32x4.extract_lane 0, end
+    return new Uint8Array([0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 1, 5, 1, 0x60, 0, 1, 0x7f, 3, 2, 1, 0,
+        7, 5, 1, 1, 0x66, 0, 0, 10, code.length + 2, 1, code.length, ...code]);
 }
-const SPLAT = [0x41, 0, 0xfd, 0x0f]; // i32.const 0, i8x16.splat
+const splat = (...number) => [0x41, ...number, 0xfd, 0x0f]; // i32.const number, i8x16.splat
+/* i32x4.relaxed_dot_i8x16_i7x16_add_s of 127 and 255, four times each. With a second operand above 127 it may differ: where
+   the processor has no such product it is made of pairs that saturate, 2 * 32767. */
+const DOT = probe(...splat(0xff, 0), ...splat(0x7f), ...splat(0), 0xfd, 0x93, 2), DOT_OF_PAIRS = 65534;
 
-/** What this engine runs: { simd, relaxed, threads, memory64 }. */
+/** What this engine runs: { simd, relaxed, dot, threads, memory64 }; dot: relaxed, and four products of bytes are one
+ * instruction of the processor. */
 export function features() {
-    const simd = validates(...SPLAT);
-    const relaxed = simd && validates(...SPLAT, ...SPLAT, ...SPLAT, 0xfd, 0x93, 2); // i32x4.relaxed_dot_i8x16_i7x16_add_s
+    const simd = WebAssembly.validate(probe(...splat(0)));
+    const relaxed = simd && WebAssembly.validate(DOT);
+    const dot = relaxed && new WebAssembly.Instance(new WebAssembly.Module(DOT)).exports.f() !== DOT_OF_PAIRS;
     const threads = typeof SharedArrayBuffer === 'function' && (IN_NODE || globalThis.crossOriginIsolated === true);
     const memory64 = WebAssembly.validate(new Uint8Array([0, 0x61, 0x73, 0x6d, 1, 0, 0, 0, 5, 3, 1, 4, 1]));
-    return { simd, relaxed, threads, memory64 };
+    return { simd, relaxed, dot, threads, memory64 };
 }
 
 /* The module's file for what is wanted. */
 function variantFile({ variant = 'auto', threads = 1, memory64 = false }) {
     const can = features();
-    if (variant === 'auto') variant = can.relaxed ? 'relaxed' : can.simd ? 'simd' : 'scalar';
+    if (variant === 'auto') variant = can.dot ? 'dot' : can.relaxed ? 'relaxed' : can.simd ? 'simd' : 'scalar';
     if (memory64) {
         if (!can.memory64) throw new TfmError('this engine has no 64-bit memory');
         return { file: 'tfm-memory64.wasm', variant: 'memory64', threads: 1 };

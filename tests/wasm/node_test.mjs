@@ -15,8 +15,9 @@ async function everyModule(name, model, tokens, onlyFast) {
     native('tfm-eval', [model, '--ids', prompt.join(','), '--logits', logitsFile, '--fast', '--isa', 'scalar', '-t', '1', '-c', '256']);
     const all = fs.readFileSync(logitsFile);
     const last = new Float32Array(all.buffer.slice(all.byteOffset + all.length - all.length / prompt.length, all.byteOffset + all.length));
-    const variants = [['scalar', true, {}], ['simd', can.simd, {}], ['relaxed', can.relaxed, {}],
+    const variants = [['scalar', true, {}], ['simd', can.simd, {}], ['relaxed', can.relaxed, {}], ['dot', can.relaxed, {}],
         ['simd, 2 threads', can.simd && can.threads, { threads: 2 }], ['relaxed, 2 threads', can.relaxed && can.threads, { threads: 2 }],
+        ['dot, 2 threads', can.relaxed && can.threads, { threads: 2 }],
         ['memory64', can.memory64, { memory64: true }]];
     for (const [variant, there, options] of variants) {
         const what = `${name}, ${variant}`;
