@@ -364,10 +364,11 @@ enum {
     TFM_ISA_WASM = 6,    /* SIMD128; chosen when compiling, a module runs whole or not at all */
     TFM_ISA_AVXVNNI = 7, /* AVX2 and the dot product of bytes that CPUs without AVX-512 have */
     TFM_ISA_MVE = 9,     /* Cortex-M with Helium; chosen when compiling */
-    TFM_ISA_AMX = 8      /* AVX-512 and byte tiles, Linux only. Only by this name, never by AUTO: machines may claim it
+    TFM_ISA_AMX = 8,     /* AVX-512 and byte tiles, Linux only. Only by this name, never by AUTO: machines may claim it
                             and fail, so try it in a child process first (tools/isa.c does). */
+    TFM_ISA_I8MM = 10    /* NEON and its product of 8-bit matrices */
 #ifdef TFM__TEST_PARTS
-    , TFM_ISA_TEST = 10   /* scalar with a dot product of its own */
+    , TFM_ISA_TEST = 11  /* scalar with a dot product of its own */
 #endif
 };
 
@@ -8284,6 +8285,7 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
 #define TFM__PASS_AMX 8
 #define TFM__PASS_TEST 9
 #define TFM__PASS_MVE 10
+#define TFM__PASS_I8MM 11
 #define TFM__PASS_PORTABLE (TFM__PASS == TFM__PASS_SCALAR || TFM__PASS == TFM__PASS_TEST)
 
 #if !defined(TFM_NO_SIMD) && !defined(__TINYC__) && (defined(__x86_64__) || defined(_M_X64))
@@ -8302,7 +8304,8 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
 #endif
 
 /* NEON is part of AArch64. Its dot product is chosen at run time on Linux, elsewhere by the compiler's flags; gcc cannot
-   add it to flags that have cryptography without it, and clang before 16 not to any. */
+   add it to flags that have cryptography without it, and clang before 16 not to any. Its product of matrices is an addition
+   to that, chosen at run time on Linux and Apple's systems. */
 #if !defined(TFM_NO_SIMD) && defined(__aarch64__) && defined(__GNUC__) && !defined(__TINYC__) && !TFM__BIG_ENDIAN
 #define TFM__HAS_NEON 1
 #if defined(__ARM_FEATURE_DOTPROD)
@@ -8310,7 +8313,18 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
 #elif defined(__linux__) && (defined(__clang__) ? __clang_major__ >= 16 : !defined(__ARM_FEATURE_CRYPTO))
 #define TFM__HAS_NEONDOT 1
 #define TFM__ASK_NEONDOT 1
+#endif
+#if defined(TFM__HAS_NEONDOT) && defined(__ARM_FEATURE_MATMUL_INT8)
+#define TFM__HAS_I8MM 1
+#elif defined(TFM__HAS_NEONDOT) && (defined(__linux__) || defined(__APPLE__)) && \
+    (defined(__clang__) ? __clang_major__ >= 16 : __GNUC__ >= 10)
+#define TFM__HAS_I8MM 1
+#define TFM__ASK_I8MM 1
+#endif
+#if defined(__linux__) && (defined(TFM__ASK_NEONDOT) || defined(TFM__ASK_I8MM))
 #include <sys/auxv.h>
+#elif defined(TFM__ASK_I8MM) /* its header does not compile in strict modes of C */
+int sysctlbyname(const char *name, void *out, size_t *out_bytes, void *in, size_t in_bytes);
 #endif
 #include <arm_neon.h>
 #endif
@@ -8516,6 +8530,30 @@ typedef void (*tfm__strips_fn)(const tfm_matmul_args *a, int64_t strip0, int64_t
 #endif
 #endif
 
+#ifdef TFM__HAS_I8MM
+#if !defined(__clang__)
+#pragma GCC push_options
+#pragma GCC optimize("fp-contract=off")
+#if defined(TFM__ASK_NEONDOT)
+#pragma GCC target("arch=armv8.2-a+dotprod+i8mm")
+#elif defined(TFM__ASK_I8MM)
+#pragma GCC target("+i8mm")
+#endif
+#elif defined(TFM__ASK_NEONDOT)
+#pragma clang attribute push(__attribute__((target("arch=armv8.2-a+dotprod+i8mm"))), apply_to = function)
+#elif defined(TFM__ASK_I8MM)
+#pragma clang attribute push(__attribute__((target("+i8mm"))), apply_to = function)
+#endif
+#define TFM__PASS TFM__PASS_I8MM
+#include TFM_SELF
+#undef TFM__PASS
+#if !defined(__clang__)
+#pragma GCC pop_options
+#elif defined(TFM__ASK_NEONDOT) || defined(TFM__ASK_I8MM)
+#pragma clang attribute pop
+#endif
+#endif
+
 #ifdef TFM__HAS_WASM
 #define TFM__PASS TFM__PASS_WASM
 #include TFM_SELF
@@ -8586,12 +8624,29 @@ static uint32_t tfm__cpu_isas(void) {
     return isas;
 }
 #elif defined(TFM__HAS_NEON)
+#ifdef TFM__ASK_I8MM
+static int tfm__cpu_has_i8mm(void) {
+#ifdef __linux__
+    return getauxval(AT_HWCAP2) >> 13 & 1;
+#else
+    int32_t has = 0;
+    size_t bytes = sizeof has;
+    return sysctlbyname("hw.optional.arm.FEAT_I8MM", &has, &bytes, NULL, 0) == 0 && has;
+#endif
+}
+#endif
+
 static uint32_t tfm__cpu_isas(void) {
     uint32_t isas = 1u << TFM_ISA_SCALAR | 1u << TFM_ISA_NEON;
 #if defined(TFM__ASK_NEONDOT)
     if (getauxval(AT_HWCAP) & 1u << 20) isas |= 1u << TFM_ISA_NEONDOT;
 #elif defined(TFM__HAS_NEONDOT)
     isas |= 1u << TFM_ISA_NEONDOT;
+#endif
+#if defined(TFM__ASK_I8MM)
+    if ((isas >> TFM_ISA_NEONDOT & 1) && tfm__cpu_has_i8mm()) isas |= 1u << TFM_ISA_I8MM;
+#elif defined(TFM__HAS_I8MM)
+    isas |= (isas >> TFM_ISA_NEONDOT & 1) << TFM_ISA_I8MM;
 #endif
     return isas;
 }
@@ -8641,6 +8696,9 @@ static const tfm_kernels *const tfm__passes[] = {
 #ifdef TFM__HAS_NEONDOT
     &tfm__kernels_neondot,
 #endif
+#ifdef TFM__HAS_I8MM
+    &tfm__kernels_i8mm,
+#endif
 #ifdef TFM__HAS_WASM
     &tfm__kernels_wasm,
 #endif
@@ -8672,7 +8730,7 @@ TFM_API int32_t tfm_isa_list(int i) { return i >= 0 && i < TFM__N_PASSES ? tfm__
 
 TFM_API const char *tfm_isa_name(int32_t isa) {
     static const char *const names[] = {
-        "auto", "scalar", "avx2", "avx512", "neon", "neondot", "wasm", "avxvnni", "amx", "mve",
+        "auto", "scalar", "avx2", "avx512", "neon", "neondot", "wasm", "avxvnni", "amx", "mve", "i8mm",
 #ifdef TFM__TEST_PARTS
         "test",
 #endif
@@ -8689,6 +8747,8 @@ TFM_API const char *tfm_isa_name(int32_t isa) {
 #define TFM__PLAIN tfm__kernels_avxvnni
 #elif defined(TFM__HAS_AVX2) && defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #define TFM__PLAIN tfm__kernels_avx2
+#elif defined(TFM__HAS_I8MM) && defined(__ARM_FEATURE_MATMUL_INT8) && defined(__ARM_FEATURE_DOTPROD)
+#define TFM__PLAIN tfm__kernels_i8mm
 #elif defined(TFM__HAS_NEONDOT) && defined(__ARM_FEATURE_DOTPROD)
 #define TFM__PLAIN tfm__kernels_neondot
 #elif defined(TFM__HAS_NEON)
@@ -9092,7 +9152,7 @@ TFM__INNER int32_t PART(dot)(int32_t acc, const uint32_t *c, int n, const FN(spr
 #define TFM__FLIP 0
 #define TFM__TOKENS 16 /* q8 matmul: tokens that share one unpacking; the codes, too many for registers, are on the stack */
 #define TFM__EACH_TILED TFM__LOOP
-#define TFM__ABREAST 0 /* 1: tokens go side by side, where a product waits for the one before it */
+#define TFM__ABREAST 1 /* of those, the tokens that go side by side, where a product waits for the one before it */
 #else
 #define FN(name) tfm__##name##_avxvnni
 #define TFM__OLD(name) tfm__##name##_avx2
@@ -9100,7 +9160,7 @@ TFM__INNER int32_t PART(dot)(int32_t acc, const uint32_t *c, int n, const FN(spr
 #define TFM__PASS_NAME "avxvnni"
 #define TFM__FLIP 1
 #define TFM__TOKENS 4
-#define TFM__ABREAST 1
+#define TFM__ABREAST 4
 #endif
 #define TFM__STRIPS 1
 #define TFM__QUERIES 24
@@ -9323,7 +9383,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #define TFM__PASS_ISA TFM_ISA_AVX512
 #define TFM__PASS_NAME "avx512"
 #define TFM__TOKENS 12
-#define TFM__ABREAST 1 /* a product takes 5 cycles, two begin in each */
+#define TFM__ABREAST 12 /* a product takes 5 cycles, two begin in each */
 #define TFM__FLIP 1
 #define TFM__SUMS_AS_BITS
 #else
@@ -9480,21 +9540,34 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
     return _mm512_dpwssd_epi32(acc, pairs, _mm512_set1_epi32(two));
 }
 
-#elif TFM__PASS == TFM__PASS_NEON || TFM__PASS == TFM__PASS_NEONDOT
-/* --- primitives, NEON of AArch64: four registers a vector; with the dot product of Armv8.2 in a pass of its own ---- */
+#elif TFM__PASS == TFM__PASS_NEON || TFM__PASS == TFM__PASS_NEONDOT || TFM__PASS == TFM__PASS_I8MM
+/* --- primitives, NEON of AArch64: four registers a vector; with the dot product of Armv8.2 in a pass of its own, and with
+       products of matrices for tokens side by side in another ------------------------------------------------------ */
 
 #if TFM__PASS == TFM__PASS_NEON
 #define FN(name) tfm__##name##_neon
 #define TFM__PASS_ISA TFM_ISA_NEON
 #define TFM__PASS_NAME "neon"
-#else
+#elif TFM__PASS == TFM__PASS_NEONDOT
 #define FN(name) tfm__##name##_neondot
 #define TFM__OLD(name) tfm__##name##_neon
 #define TFM__PASS_ISA TFM_ISA_NEONDOT
 #define TFM__PASS_NAME "neondot"
+#else
+#define FN(name) tfm__##name##_i8mm
+#define TFM__OLD(name) tfm__##name##_neon
+#define TFM__PASS_ISA TFM_ISA_I8MM
+#define TFM__PASS_NAME "i8mm"
+#define TFM__PAIRED /* tokens side by side go by pair_groups and dot_pairs, one alone by dot */
+#define TFM__EACH_TILED TFM__LOOP
 #endif
+#ifdef TFM__PAIRED
+#define TFM__TOKENS 16
+#define TFM__ABREAST 4
+#else
 #define TFM__TOKENS 4
-#define TFM__ABREAST 0
+#define TFM__ABREAST 1
+#endif
 #define TFM__STRIPS 1
 #define TFM__QUERIES 24
 #define TFM__FLIP 0
@@ -9650,7 +9723,7 @@ TFM__BODY int8x16_t FN(four)(const void *p) { /* 4 bytes, in every lane */
     memcpy(&bytes, p, 4);
     return vreinterpretq_s8_s32(vdupq_n_s32(bytes));
 }
-#if TFM__PASS == TFM__PASS_NEONDOT
+#if TFM__PASS != TFM__PASS_NEON
 TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
     (void)bits;
     TFM__UNROLL
@@ -9683,6 +9756,57 @@ TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
     return acc;
 }
 #endif
+#ifdef TFM__PAIRED
+/* Groups two by two: 8 inputs of rows 4 i and 4 i + 1 in v[i] of the first, of the two rows after them in that of the
+   second. */
+TFM__BODY void FN(pair_groups)(VB *c) {
+    TFM__UNROLL
+    for (int g = 0; g < 8; g += 2) {
+        TFM__QUADS {
+            const uint32x4_t a = vreinterpretq_u32_u8(c[g].v[i]), b = vreinterpretq_u32_u8(c[g + 1].v[i]);
+            c[g].v[i] = vreinterpretq_u8_u32(vzip1q_u32(a, b));
+            c[g + 1].v[i] = vreinterpretq_u8_u32(vzip2q_u32(a, b));
+        }
+    }
+}
+TFM__BODY int32x4_t FN(low_halves)(int32x4_t a, int32x4_t b) {
+    return vreinterpretq_s32_s64(vzip1q_s64(vreinterpretq_s64_s32(a), vreinterpretq_s64_s32(b)));
+}
+TFM__BODY int32x4_t FN(high_halves)(int32x4_t a, int32x4_t b) {
+    return vreinterpretq_s32_s64(vzip2q_s64(vreinterpretq_s64_s32(a), vreinterpretq_s64_s32(b)));
+}
+TFM__BODY int32x4_t FN(load_x)(const uint8_t *p) { return vreinterpretq_s32_u8(vld1q_u8(p)); }
+/* sum[t] + the products of n groups of paired codes with the activations of nt tokens, those at rows[t] + at on; the sums
+   start alike in all rows. One product is of 2 tokens and 2 rows. */
+TFM__BODY void FN(dot_pairs)(const int nt, VI *sum, const VB *c, const int n, const uint8_t *const *rows, size_t at) {
+    int32x4_t acc[TFM__ABREAST / 2][8], x[TFM__ABREAST / 2][2];
+    TFM__UNROLL
+    for (int i = 0; i < 8 * nt / 2; i++) acc[i / 8][i % 8] = FN(low_halves)(sum[i / 8 * 2].v[0], sum[i / 8 * 2 + 1].v[0]);
+    TFM__UNROLL
+    for (int g = 0; g < n; g += 4) {
+        TFM__UNROLL
+        for (int t = 0; t < nt / 2; t++) {
+            const int32x4_t p = FN(load_x)(rows[2 * t] + at + 4 * g), q = FN(load_x)(rows[2 * t + 1] + at + 4 * g);
+            x[t][0] = FN(low_halves)(p, q), x[t][1] = FN(high_halves)(p, q);
+        }
+        TFM__UNROLL
+        for (int i = 0; i < 16; i++) { /* of two groups all registers, then of the next two */
+            const int r = i / 2 % 4, second = i % 2;
+            const int8x16_t w = vreinterpretq_s8_u8(c[g + i / 8 * 2 + second].v[r]);
+            TFM__UNROLL
+            for (int t = 0; t < nt / 2; t++)
+                acc[t][2 * r + second] = vmmlaq_s32(acc[t][2 * r + second], vreinterpretq_s8_s32(x[t][i / 8]), w);
+        }
+    }
+    TFM__UNROLL
+    for (int t = 0; t < nt / 2; t++) {
+        TFM__QUADS {
+            sum[2 * t].v[i] = FN(low_halves)(acc[t][2 * i], acc[t][2 * i + 1]);
+            sum[2 * t + 1].v[i] = FN(high_halves)(acc[t][2 * i], acc[t][2 * i + 1]);
+        }
+    }
+}
+#endif
 TFM__BODY VI FN(pairs)(VI low, VI high) { TFM__QUADS low.v[i] = vsliq_n_s32(low.v[i], high.v[i], 16); return low; }
 TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
     const int16x8_t two = vreinterpretq_s16_s8(FN(four)(s));
@@ -9702,7 +9826,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #define TFM__PASS_ISA TFM_ISA_WASM
 #define TFM__PASS_NAME "wasm"
 #define TFM__TOKENS 16 /* a loop, so that unpacking counts little */
-#define TFM__ABREAST 0
+#define TFM__ABREAST 1
 #define TFM__STRIPS 1
 #define TFM__QUERIES 24
 #define TFM__FLIP 0
@@ -10667,7 +10791,10 @@ static void FN(embed)(float *out, const tfm_tensor *w, int64_t row, float scale)
 #define TFM__KEEP(pointer)
 #endif
 /* The tokens of a tile: a loop over as many as there are, or unrolled, and then those past the last are the last again. */
-#ifdef TFM__EACH_TILED
+#if defined(TFM__EACH_TILED) && TFM__ABREAST > 1
+#define TFM__TILE(left) \
+    (int)((left) < TFM__TOKENS ? ((left) + TFM__ABREAST - 1) / TFM__ABREAST * TFM__ABREAST : TFM__TOKENS)
+#elif defined(TFM__EACH_TILED)
 #define TFM__TILE(left) (int)((left) < TFM__TOKENS ? (left) : TFM__TOKENS)
 #else
 #define TFM__EACH_TILED TFM__EACH_TOKEN
@@ -10937,16 +11064,28 @@ TFM__INNER void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t s
 }
 
 #elif TFM__PASS != TFM__PASS_AMX
+/* The tokens that go side by side; of halves, which have two sums each, not too many. */
+TFM__BODY int FN(abreast)(const int fmt) {
+    return tfm__formats[fmt].sub == 16 && TFM__ABREAST > 4 ? TFM__ABREAST / 2 : TFM__ABREAST;
+}
+
 /* acc[t][p] += one unit times token t, of nt tokens: group by group, so that as many chains run side by side. */
 TFM__BODY void PART(unit_dots)(const int fmt, const int nt, PF (*acc)[16 / TFM__ROWS], int p, const PB *c,
                                const PART(scales) *s, PI mins, PI zeros, const uint8_t *const *rows, size_t at) {
     const tfm__format *f = &tfm__formats[fmt];
     const int step = nt > 1 ? 1 : f->sub == 16 ? 4 : 8;
-    PI a[TFM__ABREAST ? TFM__TOKENS : 1], b[TFM__ABREAST ? TFM__TOKENS : 1];
+    PI a[TFM__ABREAST], b[TFM__ABREAST];
     TFM__UNROLL
     for (int t = 0; t < nt; t++) PART(unit_zeros)(fmt, &a[t], &b[t], zeros, FN(unit_of)(rows[t] + at).sums);
+#ifdef TFM__PAIRED
+    if (nt > 1) FN(dot_pairs)(nt, a, c, f->sub == 16 ? 4 : 8, rows, at);
+    if (nt > 1 && f->sub == 16) FN(dot_pairs)(nt, b, c + 4, 4, rows, at + 16);
+    const int from = nt > 1 ? 8 : 0;
+#else
+    const int from = 0;
+#endif
     TFM__UNROLL
-    for (int g = 0; g < 8; g += step) {
+    for (int g = from; g < 8; g += step) {
         TFM__UNROLL
         for (int t = 0; t < nt; t++) {
             const int8_t *q = FN(unit_of)(rows[t] + at).codes;
@@ -10962,15 +11101,15 @@ TFM__BODY void PART(unit_dots)(const int fmt, const int nt, PF (*acc)[16 / TFM__
     }
 }
 
-/* One strip times nt tokens from t0 on; those past n are the last one again. */
-TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a, int64_t strip, int64_t t0) {
+/* One strip times nt tokens from t0 on, `abreast` of them at a time; those past n are the last one again. */
+TFM__BODY void FN(q8_tile)(const int fmt, const int abreast, const int nt, const tfm_matmul_args *a, int64_t strip,
+                           int64_t t0) {
     const tfm__format *f = &tfm__formats[fmt];
     const int64_t cols = a->w->cols, blocks = tfm__quotient(cols, f->info.block);
     const int units = f->info.block / 32, zero = f->wide == 8 ? 128 * TFM__FLIP : f->zero;
     const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * tfm__strip_of(f, blocks);
     const uint8_t *scales = codes + tfm__scales_at(f, blocks, 0);
     const PI zeros = PART(pairs)(PART(iset)(-zero), PART(iset)(-zero));
-    const int abreast = !TFM__ABREAST || nt == 1 ? 1 : f->sub == 16 && nt > 4 ? nt / 2 : nt; /* of halves, two sums each */
     const uint8_t *rows[TFM__TOKENS];
     PF acc[TFM__TOKENS][16 / TFM__ROWS];
     size_t at = 0;
@@ -10989,6 +11128,9 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int nt, const tfm_matmul_args *a
                 PART(unpack)(fmt, codes + 4 * TFM__ROWS * p, c);
                 TFM__UNROLL
                 for (int g = 0; g < 8; g++) c[g] = f->wide == 8 && TFM__FLIP ? PART(flip)(c[g]) : c[g];
+#ifdef TFM__PAIRED
+                if (abreast > 1) FN(pair_groups)(c);
+#endif
                 const PART(scales) s = PART(unit_scales)(fmt, scales, wide, u, TFM__ROWS * p);
                 const PI mins = PART(pairs)(s.mn[0], s.mn[1]);
                 TFM__EACH_TILED
@@ -11114,14 +11256,14 @@ TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t st
 #ifdef TFM__SMALL
             for (int nt; t < t1; t += nt) {
                 nt = (int)(t1 - t < TFM__TOKENS ? t1 - t : TFM__TOKENS);
-                if (nt > 1 || !FN(one)(fmt, a, s, t)) FN(q8_tile)(fmt, nt, a, s, t);
+                if (nt > 1 || !FN(one)(fmt, a, s, t)) FN(q8_tile)(fmt, 1, nt, a, s, t);
             }
 #else
             for (int64_t tile = 0; t + 2 < t1; t += TFM__TILE(t1 - t), tile++) {
                 if (s + 1 < strip1) FN(fetch_ahead)(fmt, a, s + 1, tile, (t1 - t0) / TFM__TOKENS + 1);
-                FN(q8_tile)(fmt, TFM__TILE(t1 - t), a, s, t);
+                FN(q8_tile)(fmt, FN(abreast)(fmt), TFM__TILE(t1 - t), a, s, t);
             }
-            for (; t < t1; t++) FN(q8_tile)(fmt, 1, a, s, t);
+            for (; t < t1; t++) FN(q8_tile)(fmt, 1, 1, a, s, t);
 #endif
         }
     }
@@ -11823,6 +11965,7 @@ static const tfm_kernels FN(kernels) = {
 #undef TFM__STRIPS
 #undef TFM__FLIP
 #undef TFM__SUMS_AS_BITS
+#undef TFM__PAIRED
 #undef TFM__UNROLL
 #undef TFM__LOOP
 #undef TFM__EACH_TILED
@@ -11853,6 +11996,7 @@ static const tfm_kernels FN(kernels) = {
           qkv_clamp comes after norms of q and k that stand before RoPE, no longer first
           tokenizers: Unigram, WordPiece, WordLevel, every normaliser, pre-tokenizer and decoder of tokenizer.json; the section
           has form 2 (convert again), tfm_decoder other fields; tfm_normalize
+          AArch64's product of 8-bit matrices, TFM_ISA_I8MM, where the CPU has it
           WebAssembly: relaxed dot products, TFM_WASM_DOT, TFM_NO_SCALAR; a module without a C library, wrapper and page in examples/wasm
           types IQ4_NL, IQ4_XS and MXFP4; tfm_pack_block, tfm_from_f16, tfm_to_f16 for quantisers of one's own
           tfm_source_row gives a packed row back in its source form, as tfm-convert --to-gguf needs; packing is faster

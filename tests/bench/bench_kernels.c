@@ -256,8 +256,8 @@ int main(int argc, char **argv)
     double blas = 0;
     for (; at + 1 < argc && argv[at][0] == '-'; at += 2) {
         if (!strcmp(argv[at], "--blas")) blas_path = argv[at + 1];
-        for (int i = TFM_ISA_SCALAR; !strcmp(argv[at], "--isa") && i <= TFM_ISA_AMX; i++)
-            if (tfm_isa_name(i) && !strcmp(tfm_isa_name(i), argv[at + 1])) isa = i;
+        for (int i = TFM_ISA_SCALAR; !strcmp(argv[at], "--isa") && tfm_isa_name(i); i++)
+            if (!strcmp(tfm_isa_name(i), argv[at + 1])) isa = i;
     }
     memset(&b, 0, sizeof b);
     b.k = tfm_kernels_for(isa);
