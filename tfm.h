@@ -11148,7 +11148,7 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int abreast, const int nt, const
 }
 
 /* While a tile of tokens, one of `tiles`, passes a strip, its share of the next strip is fetched. */
-TFM__BODY void FN(fetch_ahead)(const int fmt, const tfm_matmul_args *a, int64_t next, int64_t tile, int64_t tiles) {
+TFM__NOINLINE TFM__UNUSED void FN(fetch_ahead)(int fmt, const tfm_matmul_args *a, int64_t next, int64_t tile, int64_t tiles) {
     const tfm__format *f = &tfm__formats[fmt];
     const int64_t bytes = (int64_t)tfm__strip_of(f, tfm__quotient(a->w->cols, f->info.block)), share = bytes / tiles + 64;
     const uint8_t *p = (const uint8_t *)a->w->data + (size_t)(next * bytes);
