@@ -216,14 +216,15 @@ void test_kernel_formats(void) {
    per block: + m). Written from the formats' description, not from the library. */
 typedef struct block { int q[256], scale[16], minimum[16]; float d, m; } block;
 
-static float half_at(const uint8_t *p) {
-    uint16_t h;
+static float half_of(uint16_t h) {
     float x;
-    memcpy(&h, p, 2);
     const tfm_tensor t = { &h, TFM_F16, TFM_ROWS, 1, 1 };
     tfm_tensor_row(&t, 0, &x);
     return x;
 }
+
+/* In a source: little-endian, on every host. */
+static float half_at(const uint8_t *p) { return half_of((uint16_t)(p[0] | p[1] << 8)); }
 
 static void six_bit_scales(block *b, const uint8_t *s) {
     for (int i = 0; i < 8; i++) {
@@ -801,7 +802,9 @@ static void read_kv(float *out, int32_t type, const uint8_t *row, int64_t head_d
     if (type == TFM_Q8_0) {
         for (int64_t i = 0; i < head_dim; i++) {
             const uint8_t *b = row + 34 * (i / 32);
-            out[i] = half_at(b) * (float)(int8_t)b[2 + i % 32];
+            uint16_t d; /* in the host's order */
+            memcpy(&d, b, 2);
+            out[i] = half_of(d) * (float)(int8_t)b[2 + i % 32];
         }
     } else {
         const tfm_tensor t = { row, type, TFM_ROWS, 1, head_dim };
