@@ -12,7 +12,7 @@
 #   the file converted here is opened there, and the scalar pass gives the same logits, bit for bit, exact and fast;
 #   the same text is drawn there from the same seed.
 
-names="musl i686 haswell nehalem aarch64 neoverse arm riscv64 s390x ppc64 windows"
+names="musl i686 haswell nehalem aarch64 arm riscv64 s390x ppc64 windows"
 build=$1 name=$2 there=$1/$2
 cc= exe= run= flags= skip= groups= programs="tfm-convert tfm-quantize tfm-eval generate"
 kernels="kernel_formats kernel_matmul kernel_vectors kernel_same_bits kernel_rope kernel_isa kernel_plain model"
@@ -22,7 +22,7 @@ i686)    cc=i686-linux-gnu-gcc flags="-msse2 -mfpmath=sse" ;;
 haswell) there=$build run="qemu-x86_64 -cpu Haswell" groups=$kernels ;; # this machine's programs on CPUs without AVX-512
 nehalem) there=$build run="qemu-x86_64 -cpu Nehalem" groups=$kernels ;; # and without AVX
 aarch64) cc=aarch64-linux-gnu-gcc run="qemu-aarch64 -cpu max" ;;      # NEON, its dot product, its product of matrices
-neoverse) cc=aarch64-linux-gnu-gcc run="qemu-aarch64 -cpu neoverse-n1" groups=$kernels ;; # without the last of them
+neoverse) cc=aarch64-linux-gnu-gcc run="qemu-aarch64 -cpu neoverse-n1" groups=$kernels ;; # without the last of them; by its name only
 arm)     cc=arm-linux-gnueabihf-gcc run=qemu-arm skip=families ;;     # ARMv7: the scalar pass
 riscv64) cc=riscv64-linux-gnu-gcc run=qemu-riscv64 skip=families ;;
 s390x)   cc=s390x-linux-gnu-gcc run=qemu-s390x skip=families ;;       # big-endian
