@@ -11535,7 +11535,7 @@ static void FN(matmul_f32)(const tfm_matmul_args *a, int64_t strip0, int64_t str
     const size_t strip_bytes = tfm_strip_bytes(a->w->type, a->w->cols);
     const int on_stack = !a->scratch || a->scratch_bytes < sizeof stack;
     float *panel = on_stack ? stack + (64 - ((uintptr_t)stack & 63)) % 64 / 4 : (float *)a->scratch;
-    const size_t room = (on_stack ? TFM__PANEL : a->scratch_bytes / 4) / 16;
+    const size_t room = (on_stack ? (size_t)TFM__PANEL : a->scratch_bytes / 4) / 16;
     FN(panels) w;
     for (int64_t s = strip0; s < strip1;) {
         const int ns = strip1 - s >= wide ? wide : 1;
@@ -11835,7 +11835,7 @@ TFM__INNER void FN(mix_rows)(const int nr, const FN(block) *b, int r0, const flo
 
 static void FN(values)(FN(block) *b, const tfm_attention_args *a, const FN(ring) *values, float *panel) {
     for (int64_t d = 0; d < a->head_dim; d += TFM__SLICE) {
-        const int64_t nd = a->head_dim - d < TFM__SLICE ? a->head_dim - d : TFM__SLICE;
+        const int64_t nd = a->head_dim - d < TFM__SLICE ? a->head_dim - d : (int64_t)TFM__SLICE;
         FN(read_cache)(a->kv_type, panel, TFM__SLICE, values, b->first + b->u0, b->u1 - b->u0, d, d + nd);
         for (int r = 0, nr; r < b->n; r += nr) {
             for (nr = 1; nr < TFM__BESIDE && r + nr < b->n && b->j0[r + nr] == b->j0[r] && b->j1[r + nr] == b->j1[r];) nr++;
