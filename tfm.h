@@ -10800,7 +10800,7 @@ static void FN(embed)(float *out, const tfm_tensor *w, int64_t row, float scale)
 #define TFM__EACH_TILED TFM__EACH_TOKEN
 #define TFM__TILE(left) TFM__TOKENS
 #endif
-#ifndef TFM__SMALL
+#ifndef TFM__BESIDE
 #define TFM__EACH_OUTPUT TFM__FLAT
 #define TFM__BESIDE 4 /* queries that share the loads of keys or values */
 #endif
@@ -10856,14 +10856,14 @@ TFM__INNER void PART(unpack)(const int fmt, const uint8_t *unit, PB *c) {
 /* The same group by group, for a format that is not known when compiling. */
 TFM__BODY PB PART(plane)(const uint8_t *p, int bits, int g) {
     const int at = bits == 4 ? g & 3 : g * bits >> 3, shift = bits == 4 ? g & 4 : g * bits & 7;
-    return wasm_v128_and(wasm_u8x16_shr(PART(bload)(p + 64 * at), (uint32_t)shift), wasm_i8x16_splat((int8_t)((1 << bits) - 1)));
+    return PART(field)(PART(bload)(p + 64 * at), shift, (1 << bits) - 1);
 }
 TFM__BODY void PART(unpack_any)(const tfm__format *f, const uint8_t *unit, PB *c) {
     const int low = f->low.bits;
     TFM__EACH_PART
     for (int g = 0; g < 8; g++) {
         c[g] = PART(plane)(unit, low, g);
-        if (f->high.bits) c[g] = wasm_v128_or(c[g], wasm_i8x16_shl(PART(plane)(unit + 64 * low, f->high.bits, g), (uint32_t)low));
+        if (f->high.bits) c[g] = PART(merge)(c[g], PART(plane)(unit + 64 * low, f->high.bits, g), 0, 3, low);
         if (f->book) c[g] = PART(lookup)(tfm__books[f->book], c[g]);
     }
 }
