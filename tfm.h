@@ -9866,19 +9866,11 @@ TFM__BODY VF FN(load_f16)(const uint8_t *p) { /* the exponent moved by 112 is ex
     }
     return r;
 }
-TFM__BODY void FN(store_f16)(uint8_t *p, VF a) {
-    float x[16];
-    uint16_t h[16];
-    FN(store)(x, a);
-    for (int i = 0; i < 16; i++) h[i] = tfm__f32_to_f16(x[i]);
-    memcpy(p, h, 32);
-}
 TFM__BODY VF FN(load_bf16)(const uint8_t *p) {
     VF r;
     TFM__QUADS r.v[i] = wasm_i32x4_shl(wasm_u32x4_load16x4(p + 8 * i), 16);
     return r;
 }
-TFM__BODY float FN(half)(uint16_t h) { return tfm__f16_to_f32(h); }
 TFM__BODY float FN(sqrt)(float x) { return wasm_f32x4_extract_lane(wasm_f32x4_sqrt(wasm_f32x4_splat(x)), 0); }
 TFM__BODY VF FN(add)(VF a, VF b) { TFM__QUADS a.v[i] = wasm_f32x4_add(a.v[i], b.v[i]); return a; }
 TFM__BODY VF FN(sub)(VF a, VF b) { TFM__QUADS a.v[i] = wasm_f32x4_sub(a.v[i], b.v[i]); return a; }
@@ -10286,14 +10278,6 @@ TFM__BODY VF FN(load_n)(const float *p, int n, float fill) { VF r; TFM__QUADS r.
 TFM__BODY void FN(store_n)(float *p, VF a, int n) { TFM__QUADS PART(put)(p + 4 * i, a.v[i], n - 4 * i); }
 TFM__BODY VF FN(load_f16)(const uint8_t *p) { VF r; TFM__QUADS r.v[i] = PART(load_f16)(p + 8 * i); return r; }
 TFM__BODY VF FN(load_bf16)(const uint8_t *p) { VF r; TFM__QUADS r.v[i] = PART(load_bf16)(p + 8 * i); return r; }
-TFM__BODY void FN(store_f16)(uint8_t *p, VF a) {
-    float x[16];
-    uint16_t h[16];
-    FN(store)(x, a);
-    for (int i = 0; i < 16; i++) h[i] = tfm__f32_to_f16(x[i]);
-    memcpy(p, h, 32);
-}
-TFM__BODY float FN(half)(uint16_t h) { return tfm__f16_to_f32(h); }
 TFM__BODY float FN(sqrt)(float x) { return tfm__sqrt(x); }
 TFM__BODY VF FN(add)(VF a, VF b) { TFM__QUADS a.v[i] = PART(add)(a.v[i], b.v[i]); return a; }
 TFM__BODY VF FN(sub)(VF a, VF b) { TFM__QUADS a.v[i] = PART(sub)(a.v[i], b.v[i]); return a; }
@@ -10421,6 +10405,15 @@ TFM__INNER void FN(row_dots)(const int fmt, const uint8_t *unit, const FN(spread
 #endif
 
 #ifdef TFM__SMALL
+/* No instruction converts to f16 there. */
+TFM__BODY void FN(store_f16)(uint8_t *p, VF a) {
+    float x[16];
+    uint16_t h[16];
+    FN(store)(x, a);
+    for (int i = 0; i < 16; i++) h[i] = tfm__f32_to_f16(x[i]);
+    memcpy(p, h, 32);
+}
+TFM__BODY float FN(half)(uint16_t h) { return tfm__f16_to_f32(h); }
 #define TFM__SHARED TFM__NOINLINE TFM__UNUSED
 #else
 #define TFM__SHARED TFM__BODY

@@ -24,16 +24,9 @@ enum { N_FEW = 70 }; /* positions that the quick test looks at: more than a bloc
 static void plain(tiny_model *t) { (void)t; }
 
 static void experts(tiny_model *t) {
-    for (int i = 0; i < 2; i++) {
-        t->blocks[i].ffn_kind = TFM_FFN_EXPERTS;
-        t->blocks[i].n_experts = 8;
-        t->blocks[i].n_experts_used = 3;
-        t->blocks[i].d_expert = 32;
-        t->blocks[i].router_score = TFM_SCORE_SOFTMAX;
-        t->blocks[i].router_norm = 1;
-        t->blocks[i].sinks = i;
-    }
-    t->blocks[1].mask = TFM_MASK_CHUNKED;
+    tiny_experts(t);
+    t->blocks[0].router_norm = t->blocks[1].router_norm = 1;
+    t->blocks[1].sinks = 1;
     t->blocks[1].shared_gate = 1;
     t->blocks[0].d_ff = 0;
 }

@@ -290,10 +290,7 @@ static void test_flipped(const tiny_file *f) {
 static void test_forged(const tiny_file *f) {
     static const uint32_t ids[] = { 0, TFM_SECTION_DESCRIPTION, TFM_SECTION_DIRECTORY, TFM_SECTION_TOKENIZER };
     static const unsigned char flips[] = { 0x01, 0x80, 0xff };
-    tiny_file forged = { NULL, 0, 0 };
-    forged.data = (unsigned char *)tiny_alloc(f->size);
-    forged.size = f->size;
-    memcpy(forged.data, f->data, f->size);
+    tiny_file forged = tiny_file_copy(f);
     for (size_t k = 0; k < sizeof ids / sizeof ids[0]; k++) {
         size_t n = TFM_FILE_HEADER_BYTES + load_u32(f->data + AT_SECTIONS) * (size_t)TFM_FILE_SECTION_BYTES;
         const size_t at = ids[k] ? (size_t)(section(f, ids[k], &n) - f->data) : 0;
@@ -317,10 +314,7 @@ static void test_lies(const tiny_file *f) {
         0xffc00000u, 0x7f800000 /* infinity */, 0xff800000u, 0xbf800000u /* -1 */, 0x7f7fffff, 0x00000001, 0x3f800000,
         (uint64_t)1 << 32, (uint64_t)1 << 58, (uint64_t)1 << 63, ~(uint64_t)0, ~(uint64_t)0 - 63 };
     static const uint32_t ids[] = { 0, TFM_SECTION_DESCRIPTION, TFM_SECTION_DIRECTORY };
-    tiny_file forged = { NULL, 0, 0 };
-    forged.data = (unsigned char *)tiny_alloc(f->size);
-    forged.size = f->size;
-    memcpy(forged.data, f->data, f->size);
+    tiny_file forged = tiny_file_copy(f);
     for (size_t k = 0; k < sizeof ids / sizeof ids[0]; k++) {
         size_t n = TFM_FILE_HEADER_BYTES + load_u32(f->data + AT_SECTIONS) * (size_t)TFM_FILE_SECTION_BYTES;
         unsigned char *p = forged.data + (ids[k] ? (size_t)(section(f, ids[k], &n) - f->data) : 0);
@@ -344,10 +338,8 @@ static void test_lies(const tiny_file *f) {
 /* Rows of the directory that come twice, are missing, or share their bytes. */
 static void test_tensors(const tiny_file *f) {
     enum { ROW = TFM_FILE_ENTRY_BYTES };
-    tiny_file g = { NULL, 0, 0 };
+    tiny_file g = tiny_file_copy(f);
     size_t n = 0;
-    g.data = (unsigned char *)tiny_alloc(f->size);
-    g.size = f->size;
     section(f, TFM_SECTION_DIRECTORY, &n);
     for (size_t i = 0; i + ROW < n; i += ROW) {
         memcpy(g.data, f->data, f->size);
@@ -365,12 +357,9 @@ static void test_tensors(const tiny_file *f) {
 
 /* What a newer converter may write: sections and keys nobody here knows. */
 static void test_unknown(const tiny_file *f) {
-    tiny_file g = { NULL, 0, 0 };
+    tiny_file g = tiny_file_copy(f);
     size_t n = 0;
-    g.data = (unsigned char *)tiny_alloc(f->size);
-    g.size = f->size;
 
-    memcpy(g.data, f->data, f->size);
     section_row(&g, TFM_SECTION_PROVENANCE)[0] = 99;
     forge_hashes(&g);
     tfm_model_close(open_memory(&g, "an unknown section that may be skipped"));

@@ -11,7 +11,8 @@
 
 #include "chat_case.h"
 #include "heap.h"
-#include "test.h"
+#define ALONE_NAME "memory"
+#include "alone.h"
 #include "tiny.h"
 #include "tools/convert.h"
 #include "tools/pool.h"
@@ -19,22 +20,8 @@
 #include "tools/tokenizer.h"
 #include "tools/write_gguf.h"
 
-static int passed, failed;
 static const char *folder;
 static long most = 250;
-
-/* As tests/main.c has it; tiny.c needs it too. */
-void check(int good, const char *format, ...) {
-    va_list args;
-    if (good) passed++;
-    else failed++;
-    if (good) return;
-    va_start(args, format);
-    printf("FAILED memory: ");
-    vprintf(format, args);
-    printf("\n");
-    va_end(args);
-}
 
 /* Output that needs no heap. */
 static struct { unsigned char *bytes; size_t n, room; } written;

@@ -14,7 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "test.h"
+#define ALONE_NAME "recipes"
+#include "alone.h"
 #include "tiny.h"
 #include "tools/convert.h"
 #include "tools/describe_words.h"
@@ -22,20 +23,6 @@
 
 enum { D = 8, FF = 12, VOCAB = 10, HEADS = 2, ID = 3 };
 
-static int passed, failed;
-
-/* As tests/main.c has it; tiny.c needs it too. */
-void check(int good, const char *format, ...) {
-    va_list args;
-    if (good) passed++;
-    else failed++;
-    if (good) return;
-    va_start(args, format);
-    printf("FAILED recipes: ");
-    vprintf(format, args);
-    printf("\n");
-    va_end(args);
-}
 
 /* ---- THE CHECKPOINT -------------------------------------------------------------------------------------------- */
 

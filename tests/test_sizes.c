@@ -109,17 +109,6 @@ static void test_sampler_sizes(void) {
 
 static void dense(tiny_model *t) { (void)t; }
 
-static void experts(tiny_model *t) {
-    for (int i = 0; i < 2; i++) {
-        t->blocks[i].ffn_kind = TFM_FFN_EXPERTS;
-        t->blocks[i].n_experts = 8;
-        t->blocks[i].n_experts_used = 3;
-        t->blocks[i].d_expert = 32;
-        t->blocks[i].router_score = TFM_SCORE_SOFTMAX;
-    }
-    t->blocks[1].mask = TFM_MASK_CHUNKED;
-}
-
 static void parallel(tiny_model *t) {
     t->blocks[0].residual = t->blocks[1].residual = TFM_RESIDUAL_PARALLEL_2;
     t->blocks[0].mask = TFM_MASK_STRIDED; /* of which one layer keeps what is near */
@@ -131,7 +120,7 @@ static void parallel(tiny_model *t) {
  * positions that a layer of block 0, 1 sees, 0 = all. */
 static const struct { const char *name; void (*edit)(tiny_model *); int reach[2]; size_t model, session[4]; } models[] = {
     { "dense", dense, { 0, 8 }, 4864, { 54016, 51776, 78592, 132608 } },
-    { "experts", experts, { 0, 8 }, 10432, { 54336, 52096, 79232, 134144 } },
+    { "experts", tiny_experts, { 0, 8 }, 10432, { 54336, 52096, 79232, 134144 } },
     { "parallel", parallel, { 6, 8 }, 4864, { 20480, 39744, 73472, 142848 } },
 };
 

@@ -50,6 +50,13 @@ sink tiny_sink(tiny_file *f) {
     return s;
 }
 
+tiny_file tiny_file_copy(const tiny_file *f) {
+    tiny_file copy = { NULL, f->size, f->size };
+    copy.data = (unsigned char *)tiny_alloc(f->size);
+    memcpy(copy.data, f->data, f->size);
+    return copy;
+}
+
 void tiny_file_free(tiny_file *f) {
     tiny_free(f->data);
     memset(f, 0, sizeof *f);
@@ -126,6 +133,17 @@ void tiny_describe(tiny_model *t) {
     t->config.norm_eps = 1e-5f;
     t->config.tied = 1;
     t->config.bos = -1;
+}
+
+void tiny_experts(tiny_model *t) {
+    for (int i = 0; i < 2; i++) {
+        t->blocks[i].ffn_kind = TFM_FFN_EXPERTS;
+        t->blocks[i].n_experts = 8;
+        t->blocks[i].n_experts_used = 3;
+        t->blocks[i].d_expert = 32;
+        t->blocks[i].router_score = TFM_SCORE_SOFTMAX;
+    }
+    t->blocks[1].mask = TFM_MASK_CHUNKED;
 }
 
 /* Spread and centre, so that no part of the model drowns another; the same idea as in tests/ref_families.py. */

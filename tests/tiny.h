@@ -26,6 +26,7 @@ typedef struct tiny_file {
     size_t size, room;
 } tiny_file;
 sink tiny_sink(tiny_file *f);
+tiny_file tiny_file_copy(const tiny_file *f);
 void tiny_file_free(tiny_file *f);
 
 /* A model in memory: describe it, then give it weights. */
@@ -40,6 +41,8 @@ typedef struct tiny_model {
 
 /* Four layers, two of them with a window, grouped heads, tied: d_model 64, 64 ids, context 128. */
 void tiny_describe(tiny_model *t);
+/* Mixtures of 8 experts, 3 of them used, in both blocks, the second masked in chunks. */
+void tiny_experts(tiny_model *t);
 /* Fills t->weights with a hashed weight for every role that the description asks for; matrices have this type and
  * layout. */
 void tiny_weights(tiny_model *t, int32_t type, int32_t layout);
