@@ -1,4 +1,5 @@
 /* What newlib's printf and malloc ask of a board, for the tests of the kernels: board_cortex_m.c does the rest. */
+#define _DEFAULT_SOURCE /* S_IFCHR, where the C library goes by the standard alone */
 #include <stddef.h>
 #include <sys/stat.h>
 
