@@ -148,7 +148,7 @@ sanitize:
 tsan:
 	@$(MAKE) --no-print-directory $(BUILD)/tsan/run_tests BUILD=$(BUILD)/tsan CC=gcc \
 	    CFLAGS="-g -O1 -fsanitize=thread"
-	$(BUILD)/tsan/run_tests --dir $(BUILD)/tsan/tests pool families model
+	$(BUILD)/tsan/run_tests --dir $(BUILD)/tsan/tests pool families model bits quantize
 
 # Clang's: the first use of memory that nobody wrote. The scalar pass: intrinsics of the others are seen through, but
 # take clang minutes.

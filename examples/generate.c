@@ -106,7 +106,7 @@ static int encode_prompt(generation *g, const char *text, size_t size)
     g->ids = (int32_t *)calloc((size_t)r->setup.n_ctx + 1, sizeof *g->ids);
     g->continues = size > 0 && !chat;
     if (!g->ids) {
-        status = no_memory();
+        status = tool_error("out of memory for the ids of a context of %d", (int)r->setup.n_ctx);
     } else if (g->n_prompt > r->setup.n_ctx) {
         status = tool_error("the prompt: %lld tokens do not fit the context of %d", (long long)g->n_prompt,
                             (int)r->setup.n_ctx);

@@ -112,6 +112,28 @@ void test_chat_formats(void) {
     arena_free(&a);
 }
 
+/* Few nodes that look at a megabyte each time they are walked: it counts as steps, too. */
+static void check_long_looks(void) {
+    static const char *const looks[] = {
+        "x.isalpha()", "x | length", "x < y", "x.find('b')", "x.count('b')", "x is lower", "x.rfind(y[:-9])", "x.find(y[9:])",
+        "y[9:] in x", "x.startswith((y, x))", "x.strip('b' ~ x)", "x[-1]", "[x, x, x, x] | map('length') | sum"};
+    jinja_options few;
+    memset(&few, 0, sizeof few);
+    few.max_steps = 100000;
+    for (size_t i = 0; i < sizeof looks / sizeof *looks; i++) {
+        arena a = {NULL, 0, 0, 0};
+        tfm_error err = {0, ""};
+        jinja_output out;
+        const char *text = arena_printf(&a, "{%% set ns = namespace(x='aaaaaaaaaaaaaaaa') %%}{%% for i in range(16) %%}"
+            "{%% set ns.x = ns.x + ns.x %%}{%% endfor %%}{%% set x = ns.x %%}{%% set y = x + 'b' %%}"
+            "{%% for i in range(99999) %%}{%% if %s %%}{%% endif %%}{%% endfor %%}", looks[i]);
+        const jinja *t = jinja_parse("t", text, strlen(text), &a, &err);
+        check(t && jinja_render(t, jinja_new_dict(&a), &few, &a, &out, &err) && strstr(err.msg, "too many steps"),
+              "%s 99999 times: %s", looks[i], err.msg);
+        arena_free(&a);
+    }
+}
+
 /* Templates that would run for ever, eat all memory or dig through the stack: refused, soon. */
 void test_chat_limits(void) {
     static const char *const hostile[] = {
@@ -127,6 +149,7 @@ void test_chat_limits(void) {
         "{{ ns.d | tojson }}",
         "{{ 9223372036854775807 + 1 }}", "{{ 10 ** 400 }}", "{{ (0 - 9223372036854775807 - 1) // -1 }}",
         "{{ 'x' | indent(999999999999) }}",
+        "{{ '%999999999d' % 1 }}", "{{ '%.999f' | format(1) }}", "{{ '%1.2.3d' % 1 }}", "{{ '%d' % 1e300 }}",
         "{{ 2 ** 9999999999 }}", "{{ 'ab' | replace('', 'x' * 100000) | replace('', 'y' * 100000) }}"};
     arena a = {NULL, 0, 0, 0};
     tfm_error err;
@@ -137,6 +160,7 @@ void test_chat_limits(void) {
         check(t && jinja_render(t, jinja_new_dict(&b), NULL, &b, &out, &err), "%.60s is not refused", hostile[i]);
         arena_free(&b);
     }
+    check_long_looks();
     static const char *const openings[] = {"(", "[", "{{ not ", "{{ -", "{% if 1 %}", "{% for x in y %}",
                                            "{{ x if x else ", "{{ {1:"};
     for (size_t i = 0; i < sizeof openings / sizeof *openings; i++) {

@@ -160,6 +160,7 @@ for option in "--repeat-penalty 0" "--repeat-penalty -1" "--temp -1" "--top-p 2"
 done
 fails 2 "empty" generate "$MODEL" -p "$PROMPT" --stop ""
 fails 2 scalar generate "$MODEL" --isa none
+fails 2 "from 1 to 2147483647" generate "$MODEL" -p "$PROMPT" -c 2147483648
 fails 2 "" generate "$MODEL" -p a -f b
 fails 2 "too many" generate "$MODEL" "$MODEL"
 done_with "generate: options"
@@ -384,6 +385,11 @@ fails 2 "a --type that quantises" tfm-quantize "$MODEL" "$WORK/never" --type bf1
 fails 2 "a --type that quantises" tfm-convert examples/models/stories "$WORK/never" --imatrix "$WORK/imatrix"
 fails 2 "goes with --ppl" tfm-eval "$MODEL" --ids 1 --greedy 1 --imatrix "$WORK/never"
 fails 1 "$WORK/none/x" tfm-eval "$MODEL" --ppl "$WORK/long" -c 32 --chunks 1 --imatrix "$WORK/none/x"
+fails 1 "one of the files read" tfm-eval "$MODEL" --ppl "$WORK/long" -c 32 --chunks 1 --imatrix "$WORK/long"
+printf "1 2" > "$WORK/ids"
+INPUT=$WORK/ids fails 1 "one of the files read" tfm-eval "$MODEL" --ids - --logits "$WORK/ids"
+INPUT=
+fails 1 "no name" tfm-quantize "$MODEL" "" --type q8_0
 expect "a file of a failed run" test ! -e "$WORK/never"
 done_with "tfm-quantize: errors"
 

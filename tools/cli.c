@@ -103,7 +103,7 @@ static int wrong_number(const cli *c, const cli_option *o, const char *called, c
     if (o->kind == OPTION_SEED) {
         return cli_wrong(c, "%s: '%s' is not a whole number from 0 to 2^64-1, or -1", called, value);
     }
-    if (o->max == INT64_MAX || o->max == INT32_MAX) {
+    if (o->max == INT64_MAX) {
         return cli_wrong(c, "%s: '%s' is not a whole number of at least %lld", called, value, (long long)o->min);
     }
     return cli_wrong(c, "%s: '%s' is not a whole number from %lld to %lld", called, value, (long long)o->min,

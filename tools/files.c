@@ -262,10 +262,12 @@ int read_whole(const char *path, uint64_t limit, char **data, size_t *n, tfm_err
     FILE *f = from_stdin ? stdin : file_open(path, "rb");
     size_t capacity = 0, got, size = 0;
     char *text = NULL;
+    os_info info;
     int code = TFM_OK;
     *data = NULL;
     *n = 0;
     if (f == NULL) return tool_fail(err, TFM_ERR_IO, "%s: %s", name, strerror(errno));
+    if ((from_stdin ? os_info_of(0, &info) : os_stat(path, &info)) == 0) remember_source(&info);
     do {
         char *grown = (char *)array_grow(text, &capacity, size + 65536, 1);
         if (grown == NULL) {
@@ -338,6 +340,7 @@ static int file_write_at(void *user, uint64_t offset, const void *buf, size_t n)
 static int check_target(const char *path, tfm_error *err)
 {
     os_info info;
+    if (path[0] == 0) return tool_fail(err, TFM_ERR_ARG, "the output has no name");
     if (os_stat(path, &info) != 0) return TFM_OK;
     if (info.kind == PATH_DIRECTORY) return tool_fail(err, TFM_ERR_IO, "%s: is a directory", path);
     if (info.kind != PATH_FILE) return tool_fail(err, TFM_ERR_IO, "%s: is not a regular file", path);

@@ -430,7 +430,7 @@ jinja_value jinja_call(jinja_state *s, jinja_value callee, jinja_args *args) {
     if (++s->depth > JINJA_MAX_DEPTH) jinja_fail(s, TFM_ERR_MEMORY, "calls are nested too deeply");
     else if (callee.kind == JINJA_LOOP) v = call_loop(s, callee.u.loop, args);
     else if (callee.u.call->macro) v = call_macro(s, callee.u.call, args);
-    else v = callee.u.call->run(s, callee.u.call->self, args);
+    else if (!jinja_step_over(s, callee.u.call->self)) v = callee.u.call->run(s, callee.u.call->self, args);
     s->depth--;
     return v;
 }

@@ -279,7 +279,6 @@ static jinja_value f_sum(jinja_state *s, jinja_value v, jinja_args *args) {
 
 static jinja_value f_length(jinja_state *s, jinja_value v, jinja_args *args) {
     (void)args;
-    if (jinja_step(s, 1)) return v;
     switch (v.kind) {
     case JINJA_UNDEFINED: return jinja_int(0);
     case JINJA_STRING: return jinja_int((int64_t)jinja_length(v.u.s));
@@ -530,7 +529,7 @@ jinja_value jinja_filter(jinja_state *s, const char *name, jinja_value v, jinja_
     jinja_function *run = find_filter(name);
     if (!run) return jinja_fail(s, TFM_ERR_UNSUPPORTED, "no such filter: '%s'", name);
     if (++s->depth > JINJA_MAX_DEPTH) jinja_fail(s, TFM_ERR_MEMORY, "filters are nested too deeply");
-    else if (!jinja_step(s, 1)) out = run(s, v, args);
+    else if (!jinja_step_over(s, v)) out = run(s, v, args);
     s->depth--;
     return out;
 }

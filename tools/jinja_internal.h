@@ -120,6 +120,7 @@ typedef struct jinja_loop {
 /* The first failure counts: "NAME: line N: message". Returns an undefined value. */
 jinja_value jinja_fail(jinja_state *s, int code, const char *format, ...) TOOL_PRINTF(3, 4);
 int jinja_step(jinja_state *s, size_t work); /* counts; 0, or -1 after a failure */
+int jinja_step_over(jinja_state *s, jinja_value v); /* counts a look at all of v: its bytes or items */
 void *jinja_alloc(jinja_state *s, size_t n); /* zeroed; NULL after a failure */
 
 jinja_value jinja_undefined(const char *name);

@@ -108,7 +108,7 @@ int jinja_has_test(const char *name) { return find_test(name) != NULL; }
 int jinja_test(jinja_state *s, const char *name, jinja_value v, jinja_args *args) {
     test_function *run = find_test(name);
     if (!run) jinja_fail(s, TFM_ERR_UNSUPPORTED, "no such test: '%s'", name);
-    return jinja_step(s, 1) ? 0 : run(s, v, args);
+    return jinja_step_over(s, v) ? 0 : run(s, v, args);
 }
 
 /* ---- METHODS OF LISTS, DICTS, LOOPS ---------------------------------------------------------------------------- */

@@ -1,6 +1,8 @@
 /* jinja_strings.c - methods of strings, which several filters share. Offsets are bytes inside, characters outside. */
 #include "jinja_strings.h"
 
+#include <math.h>
+
 /* One character: its code point, its bytes. */
 typedef struct letter { uint32_t code; size_t n; } letter;
 
@@ -12,8 +14,9 @@ static letter letter_at(const jinja_string *s, size_t i) {
 
 /* ---- stripping ------------------------------------------------------------------------------------------------- */
 
-static int in_set(const jinja_string *set, const char *p, size_t n) {
+static int in_set(jinja_state *s, const jinja_string *set, const char *p, size_t n) {
     uint32_t code;
+    if (jinja_step(s, set->n / 64)) return 0;
     for (size_t i = 0, m; i < set->n; i += m) {
         m = jinja_char(set->text + i, set->n - i, &code);
         if (m == n && !memcmp(set->text + i, p, n)) return 1;
@@ -26,14 +29,14 @@ jinja_value jinja_strip(jinja_state *s, const jinja_string *str, const jinja_str
     letter l;
     while (sides & JINJA_LEFT && begin < end) {
         l = letter_at(str, begin);
-        if (!(set ? in_set(set, str->text + begin, l.n) : jinja_is_space(l.code))) break;
+        if (!(set ? in_set(s, set, str->text + begin, l.n) : jinja_is_space(l.code))) break;
         begin += l.n;
     }
     while (sides & JINJA_RIGHT && end > begin) {
         size_t at = end - 1;
         while (at > begin && (str->text[at] & 0xC0) == 0x80) at--;
         l = letter_at(str, at);
-        if (!(set ? in_set(set, str->text + at, l.n) : jinja_is_space(l.code))) break;
+        if (!(set ? in_set(s, set, str->text + at, l.n) : jinja_is_space(l.code))) break;
         end = at;
     }
     if (jinja_step(s, 1 + (str->n - (end - begin)) / 16)) return jinja_undefined(NULL);
@@ -62,7 +65,7 @@ static size_t find(jinja_state *s, const jinja_string *str, const jinja_string *
     if (!part->n) return from;
     for (size_t i = from; i <= str->n - part->n; i++) {
         const char *at = memchr(str->text + i, part->text[0], str->n - part->n - i + 1);
-        if (!at || jinja_step(s, 1 + ((size_t)(at - str->text) - i) / 256)) return SIZE_MAX;
+        if (!at || jinja_step(s, 1 + ((size_t)(at - str->text) - i + part->n) / 256)) return SIZE_MAX;
         i = (size_t)(at - str->text);
         if (!memcmp(at, part->text, part->n)) return i;
     }
@@ -72,7 +75,7 @@ static size_t find(jinja_state *s, const jinja_string *str, const jinja_string *
 static size_t rfind(jinja_state *s, const jinja_string *str, const jinja_string *part, size_t end) {
     if (part->n > end) return SIZE_MAX;
     for (size_t i = end - part->n + 1; i-- > 0;) {
-        if (i % 64 == 0 && jinja_step(s, 1)) return SIZE_MAX;
+        if (i % 64 == 0 && jinja_step(s, 1 + part->n / 4)) return SIZE_MAX;
         if (!memcmp(str->text + i, part->text, part->n)) return i;
     }
     return SIZE_MAX;
@@ -128,7 +131,7 @@ static jinja_value has_end(jinja_state *s, jinja_value self, const jinja_args *a
     const size_t n = what->kind == JINJA_TUPLE ? what->u.list->n : 1;
     for (size_t i = 0; i < n; i++) {
         const jinja_value v = what->kind == JINJA_TUPLE ? what->u.list->items[i] : *what;
-        if (v.kind != JINJA_STRING || v.u.s->n > str->n) continue;
+        if (v.kind != JINJA_STRING || v.u.s->n > str->n || jinja_step(s, v.u.s->n / 256)) continue;
         if (!memcmp(str->text + (at_end ? str->n - v.u.s->n : 0), v.u.s->text, v.u.s->n)) return jinja_bool(1);
     }
     return jinja_bool(0);
@@ -448,17 +451,30 @@ static jinja_value do_format(jinja_state *s, jinja_value self, jinja_args *args)
     return jinja_built(s, &b);
 }
 
-/* %s %r %d %i %f %x with flags, width and precision. */
+/* The n characters of "%-5.2f": flags, a width and a precision of two digits at most. */
+static int known_spec(const char *spec, size_t n) {
+    size_t at = 1 + strspn(spec + 1, "-+ #0"), width = strspn(spec + at, "0123456789"), precision = 0;
+    at += width;
+    if (spec[at] == '.') at += 1 + (precision = strspn(spec + at + 1, "0123456789"));
+    return width <= 2 && precision <= 2 && at == n - 1;
+}
+
+static int is_real(char kind) { return kind == 'f' || kind == 'e' || kind == 'g'; }
+
+/* %s %r %d %i %f %x */
 static void percent_item(jinja_state *s, jinja_builder *b, const char *spec, size_t n, jinja_value v) {
     const char kind = spec[n - 1];
     char buf[400], format[24];
-    if (kind == 's' || kind == 'r') {
-        if (n != 2) jinja_fail(s, TFM_ERR_UNSUPPORTED, "%%%.*s is not supported", (int)n - 1, spec + 1);
-        else jinja_add(s, b, kind == 's' ? jinja_to_string(s, v) : jinja_to_string(s, jinja_repr(s, v)));
+    if (kind == 's' || kind == 'r' ? n != 2 : !known_spec(spec, n)) {
+        jinja_fail(s, TFM_ERR_UNSUPPORTED, "%%%.*s is not supported", (int)n - 1, spec + 1);
+    } else if (kind == 's' || kind == 'r') {
+        jinja_add(s, b, kind == 's' ? jinja_to_string(s, v) : jinja_to_string(s, jinja_repr(s, v)));
     } else if (!jinja_is_number(v)) {
         jinja_fail(s, TFM_ERR_FORMAT, "%%%c needs a number, not a %s", kind, jinja_type_name(v));
+    } else if (!is_real(kind) && v.kind == JINJA_FLOAT && !(fabs(v.u.f) < 9e18)) {
+        jinja_fail(s, TFM_ERR_FORMAT, "a whole number is too large");
     } else {
-        const int real = kind == 'f' || kind == 'e' || kind == 'g';
+        const int real = is_real(kind);
         snprintf(format, sizeof format, "%.*s%s%c", (int)n - 1, spec, real ? "" : "ll", kind == 'i' ? 'd' : kind);
         if (real) snprintf(buf, sizeof buf, format, jinja_number(v));
         else snprintf(buf, sizeof buf, format, (long long)(v.kind == JINJA_FLOAT ? (int64_t)v.u.f : v.u.i));

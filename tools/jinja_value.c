@@ -28,6 +28,14 @@ int jinja_step(jinja_state *s, size_t work) {
     return -1;
 }
 
+int jinja_step_over(jinja_state *s, jinja_value v) {
+    size_t work = 1;
+    if (v.kind == JINJA_STRING) work += v.u.s->n / 64;
+    if (v.kind == JINJA_LIST || v.kind == JINJA_TUPLE) work += v.u.list->n / 16;
+    if (v.kind == JINJA_DICT) work += v.u.dict->n / 16;
+    return jinja_step(s, work);
+}
+
 void *jinja_alloc(jinja_state *s, size_t n) {
     if (jinja_step(s, 1 + n / 256)) return NULL;
     s->bytes += n;
@@ -298,8 +306,9 @@ void jinja_set_key(jinja_state *s, jinja_dict *d, jinja_value key, jinja_value v
 
 /* ---- ORDER ----------------------------------------------------------------------------------------------------- */
 
-static int compare_text(const jinja_string *a, const jinja_string *b) { /* UTF-8 sorts as code points do */
+static int compare_text(jinja_state *s, const jinja_string *a, const jinja_string *b) { /* UTF-8 sorts as code points do */
     size_t n = a->n < b->n ? a->n : b->n;
+    if (jinja_step(s, n / 256)) return 0;
     int order = n ? memcmp(a->text, b->text, n) : 0;
     return order ? order : a->n < b->n ? -1 : a->n > b->n;
 }
@@ -330,7 +339,7 @@ int jinja_equal(jinja_state *s, jinja_value a, jinja_value b) {
     if (++s->depth > JINJA_MAX_DEPTH) jinja_fail(s, TFM_ERR_MEMORY, "values are nested too deeply");
     switch (a.kind) {
     case JINJA_UNDEFINED: case JINJA_NONE: equal = 1; break;
-    case JINJA_STRING: equal = a.u.s->n == b.u.s->n && !compare_text(a.u.s, b.u.s); break;
+    case JINJA_STRING: equal = a.u.s->n == b.u.s->n && !compare_text(s, a.u.s, b.u.s); break;
     case JINJA_LIST: case JINJA_TUPLE: equal = !s->failed && lists_equal(s, a.u.list, b.u.list); break;
     case JINJA_DICT: equal = !s->failed && dicts_equal(s, a.u.dict, b.u.dict); break;
     default: equal = a.u.list == b.u.list; break;
@@ -346,7 +355,7 @@ int jinja_compare(jinja_state *s, jinja_value a, jinja_value b) {
         if (a.kind != JINJA_FLOAT && b.kind != JINJA_FLOAT) return a.u.i < b.u.i ? -1 : a.u.i > b.u.i;
         return x < y ? -1 : x > y;
     }
-    if (a.kind == JINJA_STRING && b.kind == JINJA_STRING) return compare_text(a.u.s, b.u.s);
+    if (a.kind == JINJA_STRING && b.kind == JINJA_STRING) return compare_text(s, a.u.s, b.u.s);
     if (a.kind == b.kind && (a.kind == JINJA_LIST || a.kind == JINJA_TUPLE)) {
         const jinja_list *x = a.u.list, *y = b.u.list;
         for (size_t i = 0; i < x->n && i < y->n; i++)
@@ -371,7 +380,7 @@ static int has_part(jinja_state *s, const jinja_string *whole, const jinja_strin
         if (!at) return 0;
         i = (size_t)(at - whole->text);
         if (!memcmp(at, part->text, part->n)) return 1;
-        if (part->n > 64 && jinja_step(s, 1)) return 0;
+        if (part->n > 64 && jinja_step(s, 1 + part->n / 256)) return 0;
     }
     return 0;
 }
