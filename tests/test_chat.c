@@ -116,7 +116,7 @@ void test_chat_formats(void) {
 static void check_long_looks(void) {
     static const char *const looks[] = {
         "x.isalpha()", "x | length", "x < y", "x.find('b')", "x.count('b')", "x is lower", "x.rfind(y[:-9])", "x.find(y[9:])",
-        "y[9:] in x", "x.startswith((y, x))", "x.strip('b' ~ x)", "x[-1]", "[x, x, x, x] | map('length') | sum"};
+        "y[9:] in x", "x.startswith((y, x))", "x.strip('b' ~ x)", "x[-1]", "{x: 1}[x]", "{'a': 1}[x]", "[x, x, x, x] | map('length') | sum"};
     jinja_options few;
     memset(&few, 0, sizeof few);
     few.max_steps = 100000;

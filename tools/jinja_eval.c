@@ -129,8 +129,7 @@ jinja_value jinja_item(jinja_state *s, jinja_value v, jinja_value key) {
         return jinja_slice_of(s, v.u.s, begin, begin + jinja_char(v.u.s->text + begin, v.u.s->n - begin, &code));
     }
     if (key.kind != JINJA_STRING) return jinja_undefined("item");
-    const char *name = arena_strndup(s->a, key.u.s->text, key.u.s->n);
-    if (!name) return jinja_fail(s, TFM_ERR_MEMORY, "out of memory");
+    const char *name = jinja_copy(s, key.u.s->text, key.u.s->n);
     if (v.kind == JINJA_NAMESPACE || v.kind == JINJA_LOOP) return jinja_attribute(s, v, name);
     jinja_value method = jinja_method(s, v, name);
     return method.kind != JINJA_UNDEFINED ? method : jinja_undefined(name);

@@ -121,7 +121,8 @@ typedef struct jinja_loop {
 jinja_value jinja_fail(jinja_state *s, int code, const char *format, ...) TOOL_PRINTF(3, 4);
 int jinja_step(jinja_state *s, size_t work); /* counts; 0, or -1 after a failure */
 int jinja_step_over(jinja_state *s, jinja_value v); /* counts a look at all of v: its bytes or items */
-void *jinja_alloc(jinja_state *s, size_t n); /* zeroed; NULL after a failure */
+void *jinja_alloc(jinja_state *s, size_t n); /* zeroed, with a final zero; NULL after a failure */
+const char *jinja_copy(jinja_state *s, const char *text, size_t n); /* with a final zero; "" after a failure */
 
 jinja_value jinja_undefined(const char *name);
 jinja_value jinja_none(void);

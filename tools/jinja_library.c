@@ -19,9 +19,7 @@ const jinja_string *jinja_text_arg(jinja_state *s, const jinja_args *args, int i
 }
 
 const char *jinja_c_string(jinja_state *s, const jinja_string *text) {
-    const char *copy = arena_strndup(s->a, text->text, text->n);
-    if (!copy) jinja_fail(s, TFM_ERR_MEMORY, "out of memory");
-    return copy ? copy : "";
+    return jinja_copy(s, text->text, text->n);
 }
 
 /* ---- TESTS ----------------------------------------------------------------------------------------------------- */
@@ -258,8 +256,7 @@ static jinja_value g_strftime_now(jinja_state *s, jinja_value self, jinja_args *
         if (*p == '%' && (!*++p || !strchr("aAbBcCdDeFgGhHIjmMnprRStTuUVwWxXyYzZ%", *p)))
             return jinja_fail(s, TFM_ERR_UNSUPPORTED, "strftime_now: '%s' is not supported", format);
     const size_t n = local ? strftime(buf, sizeof buf, format, local) : 0;
-    const char *copy = arena_strndup(s->a, buf, n);
-    return copy ? jinja_literal(s, copy) : jinja_fail(s, TFM_ERR_MEMORY, "out of memory");
+    return jinja_literal(s, jinja_copy(s, buf, n));
 }
 
 void jinja_globals(jinja_state *s, jinja_dict *vars) {

@@ -417,8 +417,8 @@ static jinja_value format_field(jinja_state *s, const char *field, size_t n, jin
     size_t end = 0;
     int64_t index = 0;
     while (end < n && field[end] != '.' && field[end] != '[') end++;
-    const char *name = arena_strndup(s->a, field, end);
-    if (memchr(field, ':', n) || memchr(field, '!', n) || !name)
+    const char *name = jinja_copy(s, field, end);
+    if (memchr(field, ':', n) || memchr(field, '!', n))
         return jinja_fail(s, TFM_ERR_UNSUPPORTED, "format: {%.*s} is not supported", (int)(n < 40 ? n : 40), field);
     if (!end) index = (*next)++;
     const jinja_value *v = end && parse_int64(field, end, &index) ? jinja_arg(args, JINJA_MAX_ARGS, name)

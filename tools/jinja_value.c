@@ -44,6 +44,12 @@ void *jinja_alloc(jinja_state *s, size_t n) {
     return p;
 }
 
+const char *jinja_copy(jinja_state *s, const char *text, size_t n) {
+    char *copy = jinja_alloc(s, n);
+    if (copy && n) memcpy(copy, text, n);
+    return copy ? copy : "";
+}
+
 /* ---- SIMPLE VALUES --------------------------------------------------------------------------------------------- */
 
 static jinja_value value_of(enum jinja_kind kind) {
@@ -284,7 +290,7 @@ const jinja_value *jinja_find_name(const jinja_dict *d, const char *name, size_t
 }
 
 const jinja_value *jinja_find(jinja_state *s, const jinja_dict *d, jinja_value key) {
-    if (jinja_step(s, 1 + d->n / 8)) return NULL;
+    if (jinja_step(s, 1 + d->n / 8 + (key.kind == JINJA_STRING ? key.u.s->n / 64 : 0))) return NULL;
     if (key.kind == JINJA_STRING) return jinja_find_name(d, key.u.s->text, key.u.s->n);
     for (size_t i = 0; i < d->n; i++) if (jinja_equal(s, d->keys[i], key)) return &d->values[i];
     return NULL;
