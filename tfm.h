@@ -9825,8 +9825,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #define FN(name) tfm__##name##_wasm
 #define TFM__PASS_ISA TFM_ISA_WASM
 #define TFM__PASS_NAME "wasm"
-#define TFM__TOKENS 16 /* a loop, so that unpacking counts little */
-#define TFM__ABREAST 1
+#define TFM__TOKENS 32 /* a loop, so that unpacking counts little */
 #define TFM__STRIPS 1
 #define TFM__QUERIES 24
 #define TFM__FLIP 0
@@ -9984,6 +9983,11 @@ TFM__BODY VI FN(byte)(VB a, int j) {
 #define TFM__BESIDE 2
 #define TFM__EACH_TOKEN _Pragma("clang loop unroll(disable)")
 #define TFM__EACH_PART _Pragma("clang loop unroll(disable)")
+#if defined(__wasm_relaxed_simd__) && !defined(TFM_WASM_DOT)
+#define TFM__DOT_PAIRS 1
+#else
+#define TFM__DOT_PAIRS 0
+#endif
 /* One pointer in the loop instead of a sum for each load: then offsets are part of the instructions. */
 #define TFM__KEEP(pointer) __asm__("" : "+r"(pointer))
 /* A vector is computed here, not where it is used: engines keep the order that they get, and run out of registers where
@@ -10065,19 +10069,27 @@ TFM__BODY v128_t PART(pairs)(v128_t low, v128_t high) {
 TFM__BODY v128_t PART(dot2)(v128_t acc, v128_t pairs, const int16_t *s) {
     return wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(pairs, wasm_v128_load32_splat(s)));
 }
-/* What of four activations meets the codes of 16 rows, spread over the lanes. */
+/* What of activations meets the codes of 16 rows: of four, spread over the lanes, or of 16, to be spread four by four. */
 typedef struct PART(px) { v128_t a, b; } PART(px);
+TFM__BODY v128_t PART(lane_of)(v128_t v, int i) {
+    if (i == 0) return wasm_i32x4_shuffle(v, v, 0, 0, 0, 0);
+    if (i == 1) return wasm_i32x4_shuffle(v, v, 1, 1, 1, 1);
+    return i == 2 ? wasm_i32x4_shuffle(v, v, 2, 2, 2, 2) : wasm_i32x4_shuffle(v, v, 3, 3, 3, 3);
+}
+TFM__BODY PART(px) PART(lane)(PART(px) x, int i) { return x.a = PART(lane_of)(x.a, i), x.b = PART(lane_of)(x.b, i), x; }
 
 #ifdef __wasm_relaxed_simd__
 /* Products of a signed byte and one of at most 127: exact, so nothing that is relaxed happens. Codes of 8 bits are the
    signed bytes and |x| the small ones; where x < 0 their complement -c - 1 counts, which is -x too little each time:
-   `missing`. */
-TFM__BODY PART(px) PART(spread)(const int8_t *x, int bits) {
+   dot_less. */
+typedef v128_t PART(pc);
+TFM__BODY v128_t PART(as_factors)(v128_t code, int bits) { return (void)bits, code; }
+TFM__BODY PART(px) PART(halves)(v128_t x, int bits) {
     PART(px) r;
-    r.a = r.b = wasm_v128_load32_splat(x);
+    r.a = r.b = x;
     if (bits == 8) {
-        r.b = wasm_i8x16_lt(r.a, wasm_i32x4_splat(0));
-        r.a = wasm_i8x16_abs(r.a);
+        r.b = wasm_i8x16_lt(x, wasm_i32x4_splat(0));
+        r.a = wasm_i8x16_abs(x);
     }
     return r;
 }
@@ -10091,84 +10103,47 @@ TFM__BODY v128_t PART(dot_add)(v128_t sum, v128_t code, PART(px) x, int bits) {
     return bits == 8 ? PART(dot_four)(sum, wasm_v128_xor(code, x.b), x.a) : PART(dot_four)(sum, x.a, code);
 }
 TFM__BODY v128_t PART(dot_less)(v128_t sum, PART(px) x, int bits) { return bits == 8 ? PART(dot_four)(sum, x.b, x.a) : sum; }
-TFM__BODY v128_t PART(dot_sum)(v128_t sum, int bits) { return (void)bits, sum; }
-TFM__BODY v128_t PART(dot)(v128_t acc, const v128_t *c, int n, const int8_t *x, int bits) {
-    v128_t missing = wasm_i32x4_splat(0);
-    TFM__UNROLL
-    for (int g = 0; g < n; g++) {
-        const PART(px) v = PART(spread)(x + 4 * g, bits);
-        acc = PART(dot_add)(acc, c[g], v, bits);
-        missing = PART(dot_less)(missing, v, bits);
-    }
-    return bits == 8 ? wasm_i32x4_sub(acc, missing) : acc;
-}
+TFM__BODY v128_t PART(dot_start)(v128_t start, int bits) { return (void)bits, start; }
+TFM__BODY v128_t PART(dot_sum)(v128_t sum, v128_t start, int bits) { return (void)start, (void)bits, sum; }
 #else
-/* Pairs are summed in int16 while `deep` of them fit (2 * 15 * 127 * 8 = 30480), which engines do best that lack a wider
-   dot product. */
+/* Pairs of products. Those of up to 4 bits are summed in int16, where 8 of them fit (2 * 15 * 127 * 8 = 30480). */
 TFM__BODY v128_t PART(dot_pairs)(v128_t bytes, v128_t small) {
     return (v128_t)__builtin_wasm_relaxed_dot_i8x16_i7x16_s_i16x8((__i8x16)bytes, (__i8x16)small);
 }
 TFM__BODY v128_t PART(dot_add)(v128_t sum, v128_t code, PART(px) x, int bits) {
-    if (bits == 8) sum = wasm_i32x4_add(sum, wasm_i32x4_extadd_pairwise_i16x8(PART(dot_pairs)(wasm_v128_xor(code, x.b), x.a)));
-    else sum = wasm_i16x8_add(sum, PART(dot_pairs)(x.a, code));
+    const v128_t pairs = bits == 8 ? PART(dot_pairs)(wasm_v128_xor(code, x.b), x.a) : PART(dot_pairs)(x.a, code);
+    sum = bits <= 4 ? wasm_i16x8_add(sum, pairs) : wasm_i32x4_add(sum, wasm_i32x4_extadd_pairwise_i16x8(pairs));
     TFM__NOW(sum);
     return sum;
 }
 TFM__BODY v128_t PART(dot_less)(v128_t sum, PART(px) x, int bits) {
     return bits == 8 ? wasm_i32x4_add(sum, wasm_i32x4_extadd_pairwise_i16x8(PART(dot_pairs)(x.b, x.a))) : sum;
 }
-TFM__BODY v128_t PART(dot_sum)(v128_t sum, int bits) { return bits == 8 ? sum : wasm_i32x4_extadd_pairwise_i16x8(sum); }
-TFM__BODY v128_t PART(dot)(v128_t acc, const v128_t *c, int n, const int8_t *x, int bits) {
-    const int most = bits == 8 ? 1 : bits == 6 ? 2 : bits == 5 ? 4 : 8, deep = most < n ? most : n; /* divides n */
-    v128_t missing = wasm_i32x4_splat(0);
-    TFM__UNROLL
-    for (int g0 = 0; g0 < n; g0 += deep) {
-        v128_t sum[8];
-        TFM__UNROLL
-        for (int d = 0; d < deep; d++) {
-            const PART(px) v = PART(spread)(x + 4 * (g0 + d), bits);
-            v128_t code = c[g0 + d];
-            if (bits == 8) {
-                code = wasm_v128_xor(code, v.b);
-                missing = wasm_i16x8_add(missing, PART(dot_pairs)(v.b, v.a));
-            }
-            sum[d] = bits == 8 ? PART(dot_pairs)(code, v.a) : PART(dot_pairs)(v.a, code);
-        }
-        TFM__UNROLL
-        for (int w = 1; w < deep; w *= 2) { /* a tree: fewer are alive at once than in a chain */
-            TFM__UNROLL
-            for (int d = 0; d < deep; d += 2 * w) sum[d] = wasm_i16x8_add(sum[d], sum[d + w]);
-        }
-        acc = wasm_i32x4_add(acc, wasm_i32x4_extadd_pairwise_i16x8(sum[0]));
-    }
-    return bits == 8 ? wasm_i32x4_sub(acc, wasm_i32x4_extadd_pairwise_i16x8(missing)) : acc;
+TFM__BODY v128_t PART(dot_start)(v128_t start, int bits) { return bits <= 4 ? wasm_i32x4_splat(0) : start; }
+TFM__BODY v128_t PART(dot_sum)(v128_t sum, v128_t start, int bits) {
+    return bits <= 4 ? wasm_i32x4_add(start, wasm_i32x4_extadd_pairwise_i16x8(sum)) : sum;
 }
 #endif
 #else
-/* Codes as int16, those of even and those of odd bytes, meet pairs of activations. */
-TFM__BODY PART(px) PART(spread)(const int8_t *x, int bits) {
-    const v128_t v = wasm_v128_load32_splat(x);
-    PART(px) r;
-    (void)bits;
-    r.a = wasm_i16x8_shr(wasm_i16x8_shl(v, 8), 8);
-    r.b = wasm_i16x8_shr(v, 8);
+/* int16 times int16, pairs of them: those of even bytes and those of odd ones. */
+typedef PART(px) PART(pc);
+TFM__BODY PART(pc) PART(as_factors)(v128_t code, int bits) {
+    PART(pc) r;
+    r.a = bits == 8 ? wasm_i16x8_shr(wasm_i16x8_shl(code, 8), 8) : wasm_v128_and(code, wasm_i16x8_splat(255));
+    r.b = bits == 8 ? wasm_i16x8_shr(code, 8) : wasm_u16x8_shr(code, 8);
     return r;
 }
-TFM__BODY v128_t PART(dot_add)(v128_t sum, v128_t code, PART(px) x, int bits) {
-    const v128_t even = bits == 8 ? wasm_i16x8_shr(wasm_i16x8_shl(code, 8), 8) : wasm_v128_and(code, wasm_i16x8_splat(255));
-    const v128_t odd = bits == 8 ? wasm_i16x8_shr(code, 8) : wasm_u16x8_shr(code, 8);
-    sum = wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(even, x.a));
-    sum = wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(odd, x.b));
+TFM__BODY PART(px) PART(halves)(v128_t x, int bits) { return (void)bits, PART(as_factors)(x, 8); }
+TFM__BODY v128_t PART(dot_add)(v128_t sum, PART(pc) code, PART(px) x, int bits) {
+    (void)bits;
+    sum = wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(code.a, x.a));
+    sum = wasm_i32x4_add(sum, wasm_i32x4_dot_i16x8(code.b, x.b));
     TFM__NOW(sum);
     return sum;
 }
 TFM__BODY v128_t PART(dot_less)(v128_t sum, PART(px) x, int bits) { return (void)x, (void)bits, sum; }
-TFM__BODY v128_t PART(dot_sum)(v128_t sum, int bits) { return (void)bits, sum; }
-TFM__BODY v128_t PART(dot)(v128_t acc, const v128_t *c, int n, const int8_t *x, int bits) {
-    TFM__UNROLL
-    for (int g = 0; g < n; g++) acc = PART(dot_add)(acc, c[g], PART(spread)(x + 4 * g, bits), bits);
-    return acc;
-}
+TFM__BODY v128_t PART(dot_start)(v128_t start, int bits) { return (void)bits, start; }
+TFM__BODY v128_t PART(dot_sum)(v128_t sum, v128_t start, int bits) { return (void)start, (void)bits, sum; }
 #endif
 #undef PART
 
@@ -11057,6 +11032,177 @@ TFM__INNER void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t s
 }
 
 #elif TFM__PASS != TFM__PASS_AMX
+#ifdef TFM__SMALL
+/* A unit as it serves a tile of tokens: its codes as factors of products, [group][part]. */
+typedef struct FN(panel) {
+    PART(pc) codes[8 * 4];
+    PART(scales) scales[4];
+    float wide[32];
+} FN(panel);
+typedef void (*FN(fill_fn))(FN(panel) *w, const uint8_t *codes, const uint8_t *scales, int u);
+typedef void (*FN(add_fn))(PF *acc, const FN(panel) *w, const uint8_t *x, size_t stride, int nt, PI zeros);
+
+TFM__BODY void FN(fill_panel)(const int fmt, FN(panel) *w, const uint8_t *codes, const uint8_t *scales, int u) {
+    const float *wide = u ? w->wide : FN(block_scales)(fmt, w->wide, scales);
+    TFM__EACH_PART
+    for (int p = 0; p < 4; p++) {
+        PB c[8];
+        PART(unpack)(fmt, codes + 16 * p, c);
+        TFM__UNROLL
+        for (int g = 0; g < 8; g++) w->codes[4 * g + p] = PART(as_factors)(c[g], tfm__formats[fmt].wide);
+        w->scales[p] = PART(unit_scales)(fmt, scales, tfm__formats[fmt].scale_kind == TFM__SC_E8M0 ? NULL : wide, u, 4 * p);
+    }
+}
+
+/* sum[t][p] = inputs [16 h0, 16 h1) of a unit times two tokens x and y. What is loaded of codes serves both, what is spread
+   of a token all rows. */
+TFM__BODY void FN(two_dots)(const int bits, PI *sum, const PART(pc) *c, const uint8_t *x, const uint8_t *y, int h0, int h1,
+                            PI zeros) {
+    PI start[2], less[2];
+    start[0] = PART(dot2)(PART(iset)(0), zeros, FN(unit_of)(x).sums);
+    start[1] = PART(dot2)(PART(iset)(0), zeros, FN(unit_of)(y).sums);
+    less[0] = less[1] = PART(iset)(0);
+    PI a[8];
+    TFM__UNROLL
+    for (int i = 0; i < 8; i++) a[i] = PART(dot_start)(start[i / 4], bits);
+    x += 16 * h0;
+    y += 16 * h0;
+    c += 16 * h0;
+    TFM__EACH_PART
+    for (int h = h0; h < h1; h++, c += 16, x += 16, y += 16) {
+        const PART(px) v = PART(halves)(wasm_v128_load(x), bits), w = PART(halves)(wasm_v128_load(y), bits);
+        TFM__KEEP(c);
+        TFM__UNROLL
+        for (int g = 0; g < 4; g++) {
+            const PART(px) s = PART(lane)(v, g), t = PART(lane)(w, g);
+            less[0] = PART(dot_less)(less[0], s, bits);
+            less[1] = PART(dot_less)(less[1], t, bits);
+            TFM__UNROLL
+            for (int p = 0; p < 4; p++) {
+                const PART(pc) code = c[4 * g + p];
+                a[p] = PART(dot_add)(a[p], code, s, bits);
+                a[p + 4] = PART(dot_add)(a[p + 4], code, t, bits);
+            }
+        }
+    }
+    TFM__KEEP(sum);
+    TFM__UNROLL
+    for (int i = 0; i < 8; i++) sum[i] = PART(isub)(PART(dot_sum)(a[i], start[i / 4], bits), less[i / 4]);
+}
+
+/* The same of nt tokens, whose rows are `stride` apart; one left over is its own neighbour. */
+#define TFM__UNIT_DOTS(bits) \
+    TFM__NOINLINE TFM__UNUSED void FN(unit_dots_##bits)(PI *sum, const PART(pc) *codes, const uint8_t *x, size_t stride, int nt, \
+                                                 int h0, int h1, PI zeros) { \
+        TFM__EACH_TOKEN \
+        for (int t = 0; t < nt; t += 2, x += stride, sum += 8) { \
+            const uint8_t *even = x; \
+            if (t + 1 < nt) x += stride; \
+            FN(two_dots)(bits, sum, codes, even, x, h0, h1, zeros); \
+        } \
+    }
+TFM__UNIT_DOTS(4)
+TFM__UNIT_DOTS(6)
+TFM__UNIT_DOTS(8)
+#undef TFM__UNIT_DOTS
+
+/* acc[t][p] += a unit times nt tokens */
+TFM__BODY void FN(add_unit)(const int fmt, PF *acc, const FN(panel) *w, const uint8_t *x, size_t stride, int nt, PI zeros) {
+    const tfm__format *f = &tfm__formats[fmt];
+    const int bits = f->wide, halves = f->sub == 16 ? 2 : 1, more = halves == 2 ? 4 * TFM__TOKENS : 0;
+    const PI low = PART(iand)(zeros, PART(iset)(0xffff));
+    PI sums[2 * 4 * TFM__TOKENS];
+    const PI *sum = sums;
+    for (int h = 0; h < halves; h++) {
+        const PI zero = halves == 1 ? zeros : h ? PART(isub)(zeros, low) : low;
+        const int h1 = halves == 1 ? 2 : h + 1;
+        if (bits == 8) FN(unit_dots_8)(sums + h * more, w->codes, x, stride, nt, h, h1, zero);
+        else if (bits > 4 && TFM__DOT_PAIRS) FN(unit_dots_6)(sums + h * more, w->codes, x, stride, nt, h, h1, zero);
+        else FN(unit_dots_4)(sums + h * more, w->codes, x, stride, nt, h, h1, zero);
+    }
+    TFM__EACH_TOKEN
+    for (int t = 0; t < nt; t++, acc += 4, sum += 4, x += stride) {
+        const FN(unit_x) of = FN(unit_of)(x);
+        const PART(scales) *s = w->scales;
+        TFM__KEEP(acc);
+        TFM__UNROLL
+        for (int p = 0; p < 4; p++, s++) {
+            TFM__KEEP(s);
+            acc[p] = PART(unit_add)(fmt, acc[p], sum[p], sum[p + more], s, PART(pairs)(s->mn[0], s->mn[1]), &of);
+        }
+    }
+}
+
+/* y = acc + bias for a token's 16 rows. */
+TFM__BODY void FN(finish_rows)(const tfm_matmul_args *a, int64_t row, int64_t t, const PF *acc) {
+    float *y = a->y + (size_t)t * a->y_stride + row;
+    if (a->w->rows - row < 16) {
+        TFM__EACH_PART
+        for (int p = 0; p < 4; p++) PART(finish)(a, row + 4 * p, t, acc[p]);
+        return;
+    }
+    TFM__UNROLL
+    for (int p = 0; p < 4; p++) PART(store)(y + 4 * p, a->bias ? PART(add)(acc[p], PART(load)(a->bias + row + 4 * p)) : acc[p]);
+}
+
+/* One strip times nt tokens from t0 on. */
+TFM__NOINLINE void FN(any_tile)(const tfm__format *f, FN(fill_fn) fill, FN(add_fn) add, int nt, const tfm_matmul_args *a,
+                                int64_t strip, int64_t t0) {
+    const int64_t blocks = tfm__quotient(a->w->cols, f->info.block);
+    const int units = f->info.block / 32;
+    const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * tfm__strip_of(f, blocks);
+    const uint8_t *scales = codes + tfm__scales_at(f, blocks, 0), *x = (const uint8_t *)a->x + (size_t)t0 * a->x_stride;
+    const PI zeros = PART(pairs)(PART(iset)(-f->zero), PART(iset)(-f->zero));
+    PF acc[4 * TFM__TOKENS];
+    FN(panel) panel;
+    TFM__EACH_PART
+    for (int i = 0; i < 4 * TFM__TOKENS; i++) acc[i] = PART(set)(0.0f);
+    for (int64_t b = 0; b < blocks; b++, scales += tfm__scale_bytes(f)) {
+        for (int u = 0; u < units; u++, x += TFM__UNIT_X, codes += 64 * f->bits) {
+            fill(&panel, codes, scales, u);
+            add(acc, &panel, x, a->x_stride, nt, zeros);
+        }
+    }
+    TFM__EACH_TOKEN
+    for (int t = 0; t < nt; t++) FN(finish_rows)(a, 16 * strip, t0 + t, acc + 4 * t);
+}
+
+/* The format whose add_unit serves: one of the same sub-blocks and minima, and of more than 4 bits too where that is
+   another sum. */
+TFM__BODY int FN(alike)(const int fmt) {
+    const int pairs = TFM__DOT_PAIRS;
+    switch (fmt) {
+    case TFM__IQ4_NL: return TFM__Q8_0;
+    case TFM__Q5_0: return pairs ? TFM__Q5_0 : TFM__Q4_0;
+    case TFM__MXFP4: return pairs ? TFM__Q5_0 : TFM__Q4_0;
+    case TFM__Q5_1: return pairs ? TFM__Q5_1 : TFM__Q4_1;
+    case TFM__Q5_K: return pairs ? TFM__Q5_K : TFM__Q4_K;
+    case TFM__Q6_K: return pairs ? TFM__Q6_K : TFM__Q3_K;
+    default: return fmt;
+    }
+}
+
+#define TFM__Q8_UNIT(F) \
+    TFM__UNUSED static void FN(fill_##F)(FN(panel) *w, const uint8_t *codes, const uint8_t *scales, int u) { \
+        FN(fill_panel)(TFM__##F, w, codes, scales, u); \
+    } \
+    TFM__UNUSED static void FN(add_##F)(PF *acc, const FN(panel) *w, const uint8_t *x, size_t stride, int nt, PI zeros) { \
+        FN(add_unit)(TFM__##F, acc, w, x, stride, nt, zeros); \
+    }
+TFM__BLOCK_TYPES(TFM__Q8_UNIT)
+#undef TFM__Q8_UNIT
+
+TFM__BODY void FN(q8_tile)(const int fmt, int nt, const tfm_matmul_args *a, int64_t strip, int64_t t0) {
+    FN(fill_fn) fill = NULL;
+    FN(add_fn) add = NULL;
+#define TFM__PICK(F) \
+    if (fmt == TFM__##F) fill = FN(fill_##F); \
+    if (FN(alike)(fmt) == TFM__##F) add = FN(add_##F);
+    TFM__BLOCK_TYPES(TFM__PICK)
+#undef TFM__PICK
+    FN(any_tile)(&tfm__formats[fmt], fill, add, nt, a, strip, t0);
+}
+#else
 /* The tokens that go side by side; of halves, which have two sums each, not too many. */
 TFM__BODY int FN(abreast)(const int fmt) {
     return tfm__formats[fmt].sub == 16 && TFM__ABREAST > 4 ? TFM__ABREAST / 2 : TFM__ABREAST;
@@ -11147,6 +11293,7 @@ TFM__NOINLINE TFM__UNUSED void FN(fetch_ahead)(int fmt, const tfm_matmul_args *a
     const uint8_t *p = (const uint8_t *)a->w->data + (size_t)(next * bytes);
     for (int64_t at = tile * share; at < bytes && at < (tile + 1) * share; at += 64) TFM__PREFETCH(p + at);
 }
+#endif
 
 #ifdef TFM__SMALL
 /* sum[p] = codes of 4 rows of a unit times one token, whose bytes are spread over the lanes once for all of them. */
@@ -11156,21 +11303,21 @@ TFM__BODY void FN(one_dots)(const int bits, PI *sum, const uint8_t *codes, const
     for (int p = 0; p < 4; p++) sum[p] = less;
     TFM__EACH_PART
     for (int g = 0; g < bits; g++, codes += 64, x += 4) {
-        PART(px) v = PART(spread)(x, bits), w = v;
-        if (bits == 4) w = PART(spread)(x + 16, bits);
+        PART(px) v = PART(halves)(wasm_v128_load32_splat(x), bits), w = v;
+        if (bits == 4) w = PART(halves)(wasm_v128_load32_splat(x + 16), bits);
         less = PART(dot_less)(less, v, bits);
         TFM__UNROLL
         for (int p = 0; p < 4; p++) {
             PB c = PART(bload)(codes + 16 * p);
             if (bits == 4) {
-                sum[p] = PART(dot_add)(sum[p], wasm_v128_and(c, nibble), v, bits);
+                sum[p] = PART(dot_add)(sum[p], PART(as_factors)(wasm_v128_and(c, nibble), bits), v, bits);
                 c = wasm_v128_and(wasm_u16x8_shr(c, 4), nibble);
             }
-            sum[p] = PART(dot_add)(sum[p], c, w, bits);
+            sum[p] = PART(dot_add)(sum[p], PART(as_factors)(c, bits), w, bits);
         }
     }
     TFM__UNROLL
-    for (int p = 0; p < 4; p++) sum[p] = PART(isub)(PART(dot_sum)(sum[p], bits), less);
+    for (int p = 0; p < 4; p++) sum[p] = PART(isub)(PART(dot_sum)(sum[p], PART(iset)(0), bits), less);
 }
 
 /* 8 scales as float32 times 2^-112; all of them are gathered in *seen. */
@@ -11249,7 +11396,7 @@ TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t st
 #ifdef TFM__SMALL
             for (int nt; t < t1; t += nt) {
                 nt = (int)(t1 - t < TFM__TOKENS ? t1 - t : TFM__TOKENS);
-                if (nt > 1 || !FN(one)(fmt, a, s, t)) FN(q8_tile)(fmt, 1, nt, a, s, t);
+                if (nt > 1 || !FN(one)(fmt, a, s, t)) FN(q8_tile)(fmt, nt, a, s, t);
             }
 #else
             for (int64_t tile = 0; t + 2 < t1; t += TFM__TILE(t1 - t), tile++) {
@@ -11748,13 +11895,15 @@ static float FN(exp_one)(float x) {
     return v[0];
 }
 
-/* Turns 64 scores into weights against their own maximum, which is returned; *sum gets the weights' sum. */
-static float FN(weights)(float *score, float *sum) {
+/* Turns 64 scores, those outside [j0, j1) -infinity, into weights against their own maximum, which is returned; *sum gets
+   the weights' sum. */
+static float FN(weights)(float *score, int j0, int j1, float *sum) {
     const float top = FN(maximum)(score, 64);
     VF e[4];
     TFM__UNROLL
     for (int i = 0; i < 4; i++) {
-        e[i] = FN(exp)(FN(sub)(FN(load)(score + 16 * i), FN(set)(top)));
+        e[i] = FN(set)(0.0f);
+        if (16 * i + 16 > j0 && 16 * i < j1) e[i] = FN(exp)(FN(sub)(FN(load)(score + 16 * i), FN(set)(top)));
         FN(store)(score + 16 * i, e[i]);
     }
     *sum = FN(sum)(FN(add)(FN(add)(e[0], e[1]), FN(add)(e[2], e[3])));
@@ -11768,7 +11917,7 @@ static void FN(weigh)(FN(block) *b, const tfm_attention_args *a) {
     for (int r = 0; r < b->n; r++) {
         FN(query) *row = b->rows[r];
         FN(finish_scores)(b->score[r], a, row, b->first, b->j0[r], b->j1[r]);
-        const float top = FN(weights)(b->score[r], &sum[r]), m = row->m > top ? row->m : top;
+        const float top = FN(weights)(b->score[r], b->j0[r], b->j1[r], &sum[r]), m = row->m > top ? row->m : top;
         b->keep[r] = row->m - m;
         b->take[r] = top - m;
         row->m = m;
@@ -11977,6 +12126,7 @@ static const tfm_kernels FN(kernels) = {
 #undef TFM__EACH_PART
 #undef TFM__KEEP
 #undef TFM__NOW
+#undef TFM__DOT_PAIRS
 #undef PART
 #undef PF
 #undef PI
