@@ -10069,7 +10069,7 @@ TFM__BODY v128_t PART(pairs)(v128_t low, v128_t high) {
 TFM__BODY v128_t PART(dot2)(v128_t acc, v128_t pairs, const int16_t *s) {
     return wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(pairs, wasm_v128_load32_splat(s)));
 }
-/* What of activations meets the codes of 16 rows: of four, spread over the lanes, or of 16, to be spread four by four. */
+/* What of activations meets the codes of 16 rows: four, spread over the lanes, or 16 that will be spread four by four. */
 typedef struct PART(px) { v128_t a, b; } PART(px);
 TFM__BODY v128_t PART(lane_of)(v128_t v, int i) {
     if (i == 0) return wasm_i32x4_shuffle(v, v, 0, 0, 0, 0);
@@ -11033,11 +11033,12 @@ TFM__INNER void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t s
 
 #elif TFM__PASS != TFM__PASS_AMX
 #ifdef TFM__SMALL
-/* A unit as it serves a tile of tokens: its codes as factors of products, [group][part]. */
+/* A unit as it serves a tile of tokens: its codes as factors of products, [group][part]. Formats differ in what fills it;
+   what adds it to the outputs is shared. */
 typedef struct FN(panel) {
     PART(pc) codes[8 * 4];
     PART(scales) scales[4];
-    float wide[32];
+    float wide[32]; /* block_scales */
 } FN(panel);
 typedef void (*FN(fill_fn))(FN(panel) *w, const uint8_t *codes, const uint8_t *scales, int u);
 typedef void (*FN(add_fn))(PF *acc, const FN(panel) *w, const uint8_t *x, size_t stride, int nt, PI zeros);
@@ -11050,19 +11051,17 @@ TFM__BODY void FN(fill_panel)(const int fmt, FN(panel) *w, const uint8_t *codes,
         PART(unpack)(fmt, codes + 16 * p, c);
         TFM__UNROLL
         for (int g = 0; g < 8; g++) w->codes[4 * g + p] = PART(as_factors)(c[g], tfm__formats[fmt].wide);
-        w->scales[p] = PART(unit_scales)(fmt, scales, tfm__formats[fmt].scale_kind == TFM__SC_E8M0 ? NULL : wide, u, 4 * p);
+        w->scales[p] = PART(unit_scales)(fmt, scales, wide, u, 4 * p);
     }
 }
 
-/* sum[t][p] = inputs [16 h0, 16 h1) of a unit times two tokens x and y. What is loaded of codes serves both, what is spread
-   of a token all rows. */
-TFM__BODY void FN(two_dots)(const int bits, PI *sum, const PART(pc) *c, const uint8_t *x, const uint8_t *y, int h0, int h1,
-                            PI zeros) {
-    PI start[2], less[2];
-    start[0] = PART(dot2)(PART(iset)(0), zeros, FN(unit_of)(x).sums);
-    start[1] = PART(dot2)(PART(iset)(0), zeros, FN(unit_of)(y).sums);
-    less[0] = less[1] = PART(iset)(0);
-    PI a[8];
+/* sum[t][p] = halves [h0, h1) of a unit times two tokens, x and y. What is loaded of codes serves both, what is spread of
+   a token all rows. `zeros` is -zero twice. */
+TFM__BODY void FN(two_dots)(const int bits, PI *sum, const PART(pc) *c, const uint8_t *x, const uint8_t *y, int h0,
+                            int h1, PI zeros) {
+    const PI none = PART(iset)(0);
+    const PI start[2] = { PART(dot2)(none, zeros, FN(unit_of)(x).sums), PART(dot2)(none, zeros, FN(unit_of)(y).sums) };
+    PI less[2] = { none, none }, a[8];
     TFM__UNROLL
     for (int i = 0; i < 8; i++) a[i] = PART(dot_start)(start[i / 4], bits);
     x += 16 * h0;
@@ -11085,15 +11084,14 @@ TFM__BODY void FN(two_dots)(const int bits, PI *sum, const PART(pc) *c, const ui
             }
         }
     }
-    TFM__KEEP(sum);
     TFM__UNROLL
     for (int i = 0; i < 8; i++) sum[i] = PART(isub)(PART(dot_sum)(a[i], start[i / 4], bits), less[i / 4]);
 }
 
 /* The same of nt tokens, whose rows are `stride` apart; one left over is its own neighbour. */
 #define TFM__UNIT_DOTS(bits) \
-    TFM__NOINLINE TFM__UNUSED void FN(unit_dots_##bits)(PI *sum, const PART(pc) *codes, const uint8_t *x, size_t stride, int nt, \
-                                                 int h0, int h1, PI zeros) { \
+    TFM__NOINLINE TFM__UNUSED void FN(unit_dots_##bits)(PI *sum, const PART(pc) *codes, const uint8_t *x, size_t stride, \
+                                                        int nt, int h0, int h1, PI zeros) { \
         TFM__EACH_TOKEN \
         for (int t = 0; t < nt; t += 2, x += stride, sum += 8) { \
             const uint8_t *even = x; \
@@ -11109,16 +11107,17 @@ TFM__UNIT_DOTS(8)
 /* acc[t][p] += a unit times nt tokens */
 TFM__BODY void FN(add_unit)(const int fmt, PF *acc, const FN(panel) *w, const uint8_t *x, size_t stride, int nt, PI zeros) {
     const tfm__format *f = &tfm__formats[fmt];
-    const int bits = f->wide, halves = f->sub == 16 ? 2 : 1, more = halves == 2 ? 4 * TFM__TOKENS : 0;
+    const int halves = f->sub == 16 ? 2 : 1, second = halves == 2 ? 4 * TFM__TOKENS : 0;
     const PI low = PART(iand)(zeros, PART(iset)(0xffff));
     PI sums[2 * 4 * TFM__TOKENS];
     const PI *sum = sums;
     for (int h = 0; h < halves; h++) {
         const PI zero = halves == 1 ? zeros : h ? PART(isub)(zeros, low) : low;
         const int h1 = halves == 1 ? 2 : h + 1;
-        if (bits == 8) FN(unit_dots_8)(sums + h * more, w->codes, x, stride, nt, h, h1, zero);
-        else if (bits > 4 && TFM__DOT_PAIRS) FN(unit_dots_6)(sums + h * more, w->codes, x, stride, nt, h, h1, zero);
-        else FN(unit_dots_4)(sums + h * more, w->codes, x, stride, nt, h, h1, zero);
+        PI *to = sums + h * second;
+        if (f->wide == 8) FN(unit_dots_8)(to, w->codes, x, stride, nt, h, h1, zero);
+        else if (f->wide > 4 && TFM__DOT_PAIRS) FN(unit_dots_6)(to, w->codes, x, stride, nt, h, h1, zero);
+        else FN(unit_dots_4)(to, w->codes, x, stride, nt, h, h1, zero);
     }
     TFM__EACH_TOKEN
     for (int t = 0; t < nt; t++, acc += 4, sum += 4, x += stride) {
@@ -11128,7 +11127,7 @@ TFM__BODY void FN(add_unit)(const int fmt, PF *acc, const FN(panel) *w, const ui
         TFM__UNROLL
         for (int p = 0; p < 4; p++, s++) {
             TFM__KEEP(s);
-            acc[p] = PART(unit_add)(fmt, acc[p], sum[p], sum[p + more], s, PART(pairs)(s->mn[0], s->mn[1]), &of);
+            acc[p] = PART(unit_add)(fmt, acc[p], sum[p], sum[p + second], s, PART(pairs)(s->mn[0], s->mn[1]), &of);
         }
     }
 }
@@ -11142,7 +11141,9 @@ TFM__BODY void FN(finish_rows)(const tfm_matmul_args *a, int64_t row, int64_t t,
         return;
     }
     TFM__UNROLL
-    for (int p = 0; p < 4; p++) PART(store)(y + 4 * p, a->bias ? PART(add)(acc[p], PART(load)(a->bias + row + 4 * p)) : acc[p]);
+    for (int p = 0; p < 4; p++) {
+        PART(store)(y + 4 * p, a->bias ? PART(add)(acc[p], PART(load)(a->bias + row + 4 * p)) : acc[p]);
+    }
 }
 
 /* One strip times nt tokens from t0 on. */
@@ -11170,14 +11171,12 @@ TFM__NOINLINE void FN(any_tile)(const tfm__format *f, FN(fill_fn) fill, FN(add_f
 /* The format whose add_unit serves: one of the same sub-blocks and minima, and of more than 4 bits too where that is
    another sum. */
 TFM__BODY int FN(alike)(const int fmt) {
-    const int pairs = TFM__DOT_PAIRS;
     switch (fmt) {
     case TFM__IQ4_NL: return TFM__Q8_0;
-    case TFM__Q5_0: return pairs ? TFM__Q5_0 : TFM__Q4_0;
-    case TFM__MXFP4: return pairs ? TFM__Q5_0 : TFM__Q4_0;
-    case TFM__Q5_1: return pairs ? TFM__Q5_1 : TFM__Q4_1;
-    case TFM__Q5_K: return pairs ? TFM__Q5_K : TFM__Q4_K;
-    case TFM__Q6_K: return pairs ? TFM__Q6_K : TFM__Q3_K;
+    case TFM__Q5_0: case TFM__MXFP4: return TFM__DOT_PAIRS ? TFM__Q5_0 : TFM__Q4_0;
+    case TFM__Q5_1: return TFM__DOT_PAIRS ? fmt : TFM__Q4_1;
+    case TFM__Q5_K: return TFM__DOT_PAIRS ? fmt : TFM__Q4_K;
+    case TFM__Q6_K: return TFM__DOT_PAIRS ? fmt : TFM__Q3_K;
     default: return fmt;
     }
 }
@@ -11186,7 +11185,8 @@ TFM__BODY int FN(alike)(const int fmt) {
     TFM__UNUSED static void FN(fill_##F)(FN(panel) *w, const uint8_t *codes, const uint8_t *scales, int u) { \
         FN(fill_panel)(TFM__##F, w, codes, scales, u); \
     } \
-    TFM__UNUSED static void FN(add_##F)(PF *acc, const FN(panel) *w, const uint8_t *x, size_t stride, int nt, PI zeros) { \
+    TFM__UNUSED static void FN(add_##F)(PF *acc, const FN(panel) *w, const uint8_t *x, size_t stride, int nt, \
+                                        PI zeros) { \
         FN(add_unit)(TFM__##F, acc, w, x, stride, nt, zeros); \
     }
 TFM__BLOCK_TYPES(TFM__Q8_UNIT)
