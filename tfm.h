@@ -768,7 +768,7 @@ TFM_API void tfm_model_close(tfm_model *m); /* NULL is fine; sessions must be go
 
 TFM_API const tfm_config *tfm_model_config_of(const tfm_model *m);
 TFM_API const tfm_block *tfm_model_block(const tfm_model *m, int32_t layer);
-/* NULL if the file has none. */
+/* NULL if the file has none: tfm_encode then is TFM_ERR_ARG, and nothing else may be called with it. */
 TFM_API const tfm_tokenizer *tfm_model_tokenizer(const tfm_model *m);
 /* Tensors in file order: i in [0, count). Returns 0 past the end. */
 TFM_API int64_t tfm_model_weight_count(const tfm_model *m);
@@ -3525,6 +3525,7 @@ TFM_API tfm_result tfm_model_open(const char *path, const tfm_model_config *cfg,
     int mapped = 0;
     tfm_result r;
     *out = NULL;
+    if (!path) return tfm__fail(err, TFM_ERR_ARG, "tfm_model_open: path is NULL");
 #if defined(TFM__MAP_WINDOWS) || defined(TFM__MAP_POSIX)
     mapped = !(cfg && cfg->no_mmap);
     if (mapped) r = tfm__map_file(path, &data, &bytes, err);
@@ -3840,6 +3841,7 @@ static void tfm__session_carve(tfm__arena *a, const tfm_model *m, const tfm__pla
 static tfm_result tfm__session_plan(const tfm_model *m, const tfm_session_config *cfg, tfm__plan *p, tfm__layout *at,
                                     tfm_error *err) {
     tfm__arena a = {NULL, 0, 0};
+    if (!m) return tfm__fail(err, TFM_ERR_ARG, "session: the model is NULL");
     const tfm_result r = tfm__make_plan(m, cfg, p, err);
     if (r) return r;
     tfm__session_carve(&a, m, p, at);
@@ -7439,8 +7441,9 @@ TFM_API int64_t tfm_encode_max(const tfm_tokenizer *t, size_t n_bytes) {
                      tfm__tok_count(t, TFM_TOK_PREFIX) + tfm__tok_count(t, TFM_TOK_SUFFIX));
 }
 
-TFM_API size_t tfm_encode_size(const tfm_tokenizer *t, size_t n_bytes) { return tfm__tok_carve(NULL, t, n_bytes,
-        NULL); }
+TFM_API size_t tfm_encode_size(const tfm_tokenizer *t, size_t n_bytes) {
+    return t ? tfm__tok_carve(NULL, t, n_bytes, NULL) : 0;
+}
 
 /* The control token that begins at p and has only marked bytes, of which there are `run`; its length in *len. */
 static uint32_t tfm__tok_marked_at(tfm__tok_work *w, const uint8_t *p, uint32_t run, uint32_t *len) {
@@ -7480,6 +7483,7 @@ static tfm_result tfm__encode(const tfm_tokenizer *t, const char *text, const ui
     tfm__tok_work w;
     size_t need = tfm_encode_size(t, n), n_clean;
     *n_ids = 0;
+    if (!t) return tfm__fail(err, TFM_ERR_ARG, "tfm_encode: there is no tokenizer");
     if (flags & ~(TFM_ENCODE_NO_SPECIAL | TFM_ENCODE_PARSE_SPECIAL)) {
         return tfm__fail(err, TFM_ERR_ARG, "tfm_encode: unknown flags %d", (int)flags);
     }

@@ -223,6 +223,22 @@ static void test_round_trip(const tiny_file *f, const tiny_model *t) {
     tiny_file_free(&again);
 }
 
+/* What a program meets that takes for granted what a file need not have: an error, no crash. */
+static void test_absent(void) {
+    tfm_model *m = NULL;
+    tfm_session *s = NULL;
+    tfm_error err;
+    int32_t id;
+    int64_t n = 1;
+    uint64_t scratch[8];
+    size_t need = 1;
+    check(tfm_model_open(NULL, NULL, &m, &err) == TFM_ERR_ARG && strstr(err.msg, "path"), "no path");
+    check(tfm_session_new(NULL, NULL, &s, &err) == TFM_ERR_ARG && strstr(err.msg, "model"), "no model");
+    check(!tfm_encode_size(NULL, 1) && tfm_encode(NULL, "a", 1, 0, &id, 1, &n, scratch, sizeof scratch, &err) == TFM_ERR_ARG &&
+          !n && strstr(err.msg, "no tokenizer"), "no tokenizer: %s", err.msg);
+    check(tfm_chat_render(NULL, NULL, 0, 0, NULL, NULL, NULL, 0, &need, &err) == TFM_ERR_ARG && !need, "no chat format");
+}
+
 /* Rows of the embedding that no token has: they decode to nothing and can be evaluated; what lies past them cannot. */
 static void test_padded_rows(const tiny_file *f) {
     tfm_model *m = open_memory(f, "padded rows");
@@ -591,6 +607,7 @@ void test_file(void) {
     tiny_model t;
     tiny_file f = { NULL, 0, 0 };
     test_hash();
+    test_absent();
     test_foreign_ids();
     describe_small(&t);
     tiny_weights(&t, TFM_Q8_0, TFM_TILED);

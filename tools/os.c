@@ -348,7 +348,7 @@ void os_on_signal(int signal_number)
 
 void os_catch_signals(void (*before_the_end)(void))
 {
-    static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE };
+    static const int ends[] = { SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE, SIGALRM, SIGXCPU };
     struct sigaction old, ours;
     size_t i;
     clean_up = before_the_end;
