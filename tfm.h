@@ -399,9 +399,9 @@ enum { TFM__NORMS(TFM__NORM_ID) TFM__NORM_END };
 
 enum { TFM_ROPE_NONE = 0, TFM_ROPE_HALF = 1, TFM_ROPE_INTERLEAVED = 2 }; /* pairs (i, i+dims/2) or (2i, 2i+1) */
 
-/* Rows of activations for integer products: for every 32 inputs 44 bytes, which are 32 int8 codes q, a float32 scale d, the
-   sum of the codes as float32, and the sums of either half as int16; x ~ d * q. Rows are padded to 64 bytes.
-   cols % 32 == 0. */
+/* Rows of activations for integer products: for every 32 inputs 48 bytes, which are 32 int8 codes q, a float32 scale d of 22
+   bits, d * -1.5 * 2^23, d times the sum of the codes as float32, and the sums of either half as int16; x ~ d * q. Rows are
+   padded to 64 bytes. cols % 32 == 0. */
 TFM_API size_t tfm_q8_row_bytes(int64_t cols);
 
 /* y[t][r] = sum_c w[r][c] * x[t][c] (+ bias[r]) for t in [0, n), r in the strips asked for. */
@@ -2086,7 +2086,8 @@ TFM_API void tfm_file_order(const tfm_tensor *t, void *out) {
         for (int64_t b = 0; b < blocks; b++) tfm__reverse(p + tfm__scales_at(f, blocks, b), f->min ? 32 : 16, 2);
 }
 
-enum { TFM__UNIT_X = 44 }; /* bytes of 32 inputs in a q8 row */
+enum { TFM__UNIT_X = 48 }; /* bytes of 32 inputs in a q8 row */
+#define TFM__SUM_ZERO (-12582912.0f) /* -1.5 * 2^23 */
 
 TFM_API size_t tfm_q8_row_bytes(int64_t cols) {
     if (cols < 32 || cols % 32 || (uint64_t)cols > SIZE_MAX / 2) return 0;
@@ -9445,7 +9446,7 @@ TFM__BODY VI FN(sum_start)(void) {
     static const int32_t start = 0x4b400000;
     VI r;
 #ifdef __GNUC__
-    __asm__("vpbroadcastd %1, %0" : "=v"(r) : "m"(start));
+    __asm__ volatile("vpbroadcastd %1, %0" : "=v"(r) : "m"(start));
 #else
     r = _mm512_set1_epi32(start);
 #endif
@@ -10689,8 +10690,8 @@ static void FN(rope)(float *x, const float *c, const float *s, int32_t style, in
 
 /* --- activations and cache in narrow types ------------------------------------------------------------------------ */
 
-/* Per 32 inputs d = amax / 127, q = round(x * (127 / amax)). Blocks below 2^-119 become zero (d would be subnormal);
-   where x is not finite d is neither and the codes are 0, so that products are NaN. */
+/* Per 32 inputs d = amax / 127 without its two lowest bits, q = round(x * (127 / amax)). Blocks below 2^-119 become zero (d
+   would be subnormal); where x is not finite d is neither and the codes are 0, so that products are NaN. */
 static void FN(quantize_row)(void *out, const float *x, int64_t n) {
     const ptrdiff_t cols = (ptrdiff_t)n;
     uint8_t *record = (uint8_t *)out;
@@ -10705,11 +10706,12 @@ static void FN(quantize_row)(void *out, const float *x, int64_t n) {
         VI a = FN(round)(FN(mul)(lo, inverse)), c = FN(round)(FN(mul)(hi, inverse));
         if (!finite) a = c = FN(iset)(0);
         const int16_t sums[2] = { (int16_t)FN(isum)(a), (int16_t)FN(isum)(c) };
-        const float d[2] = { tiny ? 0.0f : amax / 127.0f, (float)(sums[0] + sums[1]) };
+        const float d = tiny ? 0.0f : tfm__bits_f32(tfm__f32_bits(amax / 127.0f) & ~3u);
+        const float floats[3] = { d, d * TFM__SUM_ZERO, d * (float)(sums[0] + sums[1]) };
         FN(store_i8)((int8_t *)record, a);
         FN(store_i8)((int8_t *)record + 16, c);
-        memcpy(record + 32, d, 8);
-        memcpy(record + 40, sums, 4);
+        memcpy(record + 32, floats, 12);
+        memcpy(record + 44, sums, 4);
     }
 }
 
@@ -10841,11 +10843,9 @@ TFM__BODY void PART(unpack_any)(const tfm__format *f, const uint8_t *unit, PB *c
 }
 #endif
 
-/* What multiplies the codes of a unit. Sub-blocks of 16 use two entries, others one. */
-typedef struct PART(scales) {
-    PF d, m;         /* m or dmin */
-    PI sc[2], mn[2]; /* integer scales and minima */
-} PART(scales);
+/* What multiplies the codes of a unit: the scale of all of it or of each half, a block's times a sub-block's (at most 19 bits:
+   exact), and what is added or taken off, or where minima go by halves the block's factor of them. */
+typedef struct PART(scales) { PF d[2], m; PI mn[2]; } PART(scales);
 
 /* 2^(e - 128): the exponent moved, but 0 and 1 are subnormal. */
 TFM__INNER PF PART(load_e8m0)(const uint8_t *p) {
@@ -10876,25 +10876,25 @@ TFM__INNER const float *FN(block_scales)(const int fmt, float *wide, const uint8
 TFM__INNER PART(scales) PART(unit_scales)(const int fmt, const uint8_t *s, const float *wide, int u, int row) {
     const tfm__format *f = &tfm__formats[fmt];
     PART(scales) r;
-    if (f->scale_kind == TFM__SC_E8M0) r.d = PART(load_e8m0)(s + row);
-    else r.d = wide ? PART(load)(wide + row) : PART(load_f16)(s + 2 * row);
-    r.m = r.d;
+    if (f->scale_kind == TFM__SC_E8M0) r.m = PART(load_e8m0)(s + row);
+    else r.m = wide ? PART(load)(wide + row) : PART(load_f16)(s + 2 * row);
+    const PF d = r.m;
     if (f->min) r.m = wide ? PART(load)(wide + 16 + row) : PART(load_f16)(s + 32 + 2 * row);
-    r.sc[0] = r.sc[1] = r.mn[0] = r.mn[1] = PART(iset)(1);
+    r.d[0] = r.d[1] = d;
+    r.mn[0] = r.mn[1] = PART(iset)(1);
     s += (f->min ? 64 : 32) + row;
     if (f->sub == 32 && !f->min) {
-        r.sc[0] = PART(load_i8)(s + 16 * u);
+        r.d[0] = PART(mul)(d, PART(to_float)(PART(load_i8)(s + 16 * u)));
     } else if (f->sub == 32) {
-        r.sc[0] = PART(load_u8)(s + 32 * u);
-        r.mn[0] = r.mn[1] = PART(load_u8)(s + 32 * u + 16);
+        r.d[0] = PART(mul)(d, PART(to_float)(PART(load_u8)(s + 32 * u)));
+        r.m = PART(mul)(r.m, PART(to_float)(PART(load_u8)(s + 32 * u + 16)));
     } else if (f->sub == 16) {
         TFM__FLAT
         for (int i = 0; i < 2; i++) {
-            r.sc[i] = f->min ? PART(load_u8)(s + 32 * u + 16 * i) : PART(load_i8)(s + 32 * u + 16 * i);
-            if (f->min) {
-                r.mn[i] = PART(shift_right)(r.sc[i], 4);
-                r.sc[i] = PART(iand)(r.sc[i], PART(iset)(15));
-            }
+            PI sc = f->min ? PART(load_u8)(s + 32 * u + 16 * i) : PART(load_i8)(s + 32 * u + 16 * i);
+            r.mn[i] = PART(shift_right)(sc, 4);
+            if (f->min) sc = PART(iand)(sc, PART(iset)(15));
+            r.d[i] = PART(mul)(d, PART(to_float)(sc));
         }
     }
     return r;
@@ -10913,9 +10913,8 @@ TFM__INNER void PART(unit_values)(const int fmt, float *panel, const uint8_t *un
     PART(unpack)(fmt, unit + 4 * row, c);
 #endif
     for (int h = 0; h < 2; h++) {
-        const int i = f->sub == 16 ? h : 0;
-        const PF d = f->sub ? PART(mul)(s.d, PART(to_float)(s.sc[i])) : s.d;
-        const PF m = f->min == 2 ? PART(mul)(s.m, PART(to_float)(s.mn[i])) : s.m;
+        const PF d = s.d[f->sub == 16 ? h : 0];
+        const PF m = f->sub == 16 && f->min ? PART(mul)(s.m, PART(to_float)(s.mn[h])) : s.m;
         for (int g = 4 * h; g < 4 * h + 4; g++) {
             const PB codes = f->wide == 8 ? PART(flip)(c[g]) : c[g];
             TFM__FLAT
@@ -10931,61 +10930,51 @@ TFM__INNER void PART(unit_values)(const int fmt, float *panel, const uint8_t *un
 
 /* --- matmul with q8 activations ----------------------------------------------------------------------------------- */
 
-/* A token's part of a unit: 32 codes, their scale and sum, the sums of their halves. */
-typedef struct FN(unit_x) { const int8_t *codes; const int16_t *sums; float d, total; } FN(unit_x);
+/* A token's part of a unit: 32 codes, their scale, the scale times SUM_ZERO and times their sum, the sums of their halves. */
+typedef struct FN(unit_x) { const int8_t *codes; const int16_t *sums; float d, zero, total; } FN(unit_x);
 
 TFM__INNER FN(unit_x) FN(unit_of)(const uint8_t *record) {
     FN(unit_x) x;
     x.codes = (const int8_t *)record;
     memcpy(&x.d, record + 32, 4);
-    memcpy(&x.total, record + 36, 4);
-    x.sums = (const int16_t *)(const void *)(record + 40);
+    memcpy(&x.zero, record + 36, 4);
+    memcpy(&x.total, record + 40, 4);
+    x.sums = (const int16_t *)(const void *)(record + 44);
     return x;
 }
 
-/* Sums of products: where they start, and as float32, alone and times a scale. They stay below 2^22, and times a scale
-   below 2^24: all of it is exact. A pass may start at 1.5 * 2^23 in bits; then a sum is the float 1.5 * 2^23 + sum, and no
-   conversion is needed. */
+/* A sum of products, which stays below 2^22, times the scale of the activations: rounded once. A pass may start sums at 1.5 *
+   2^23 in bits; then a sum is the float 1.5 * 2^23 + sum, and needs no conversion: with d of 22 bits all but the end of the
+   multiply-add is exact. */
 #ifndef TFM__SUMS_AS_BITS
 TFM__INNER PI PART(sum_start)(void) { return PART(iset)(0); }
-TFM__INNER PF PART(sum_float)(PI a) { return PART(to_float)(a); }
-TFM__INNER PF PART(sum_scaled)(PI a, PI sc) { return PART(mul)(PART(to_float)(a), PART(to_float)(sc)); }
+TFM__INNER PF PART(sum_times)(PI a, const FN(unit_x) *x) { return PART(mul)(PART(to_float)(a), PART(set)(x->d)); }
 #else
-TFM__BODY PF PART(sum_float)(PI a) { return PART(sub)(PART(from_bits)(a), PART(set)(12582912.0f)); }
-TFM__BODY PF PART(sum_scaled)(PI a, PI sc) {
-    const PF by = PART(to_float)(sc);
-    return PART(madd)(PART(from_bits)(a), by, PART(mul)(by, PART(set)(-12582912.0f)));
+TFM__BODY PF PART(sum_times)(PI a, const FN(unit_x) *x) {
+    return PART(madd)(PART(from_bits)(a), PART(set)(x->d), PART(set)(x->zero));
 }
 #endif
 
-/* acc + one unit times one token (the manual's "the same bits"), given the sums of codes times activations: of the
-   unit, or of its halves. Sums of a unit are integers below 2^24, hence exact as int32 and as float32. `mins` are pairs
-   for the sums of the activations of the two halves. */
-TFM__INNER PF PART(unit_add)(const int fmt, PF acc, PI a, PI b, const PART(scales) *s, PI mins, const FN(unit_x) *x) {
-    const tfm__format *f = &tfm__formats[fmt];
-    const PF vdx = PART(set)(x->d);
-    PF t = f->sub ? PART(sum_scaled)(a, s->sc[0]) : PART(sum_float)(a);
-    if (f->sub == 16) t = PART(add)(t, PART(sum_scaled)(b, s->sc[1]));
-    acc = PART(madd)(t, PART(mul)(s->d, vdx), acc);
-    if (f->min) {
-        PF least = PART(set)(x->total);
-        if (f->sub == 16) least = PART(to_float)(PART(dot2)(PART(iset)(0), mins, x->sums));
-        else if (f->min == 2) least = PART(mul)(PART(to_float)(s->mn[0]), least);
-        const PF scale = PART(mul)(s->m, vdx);
-        acc = f->min == 1 ? PART(madd)(least, scale, acc) : PART(nmadd)(least, scale, acc);
-    }
-    return acc;
-}
-
-/* What the codes' zero adds to those sums; `zeros` is -zero twice. */
-TFM__INNER void PART(unit_zeros)(const int fmt, PI *a, PI *b, PI zeros, const int16_t *sums) {
+/* Where the sum of half h of a unit starts, or that of all of it: at what the codes' zero adds. `zeros` is -zero twice. */
+TFM__INNER PI PART(unit_start)(const int fmt, int h, PI zeros, const int16_t *sums) {
     const tfm__format *f = &tfm__formats[fmt];
     const int zero = f->wide == 8 ? 128 * TFM__FLIP : f->zero;
     const PI low = PART(iand)(zeros, PART(iset)(0xffff));
-    *a = *b = PART(sum_start)();
-    if (!zero) return;
-    *a = PART(dot2)(*a, f->sub == 16 ? low : zeros, sums);
-    if (f->sub == 16) *b = PART(dot2)(*b, PART(isub)(zeros, low), sums);
+    if (!zero) return PART(sum_start)();
+    return PART(dot2)(PART(sum_start)(), f->sub != 16 ? zeros : h ? PART(isub)(zeros, low) : low, sums);
+}
+
+/* acc + one unit times one token (the manual's "the same bits"): first a half, or all, whose codes times activations sum to
+   `a`, then the minima; `mins` are pairs for the sums of the activations of the two halves. */
+TFM__INNER PF PART(half_add)(PF acc, PI a, int h, const PART(scales) *s, const FN(unit_x) *x) {
+    return PART(madd)(PART(sum_times)(a, x), s->d[h], acc);
+}
+TFM__INNER PF PART(min_add)(const int fmt, PF acc, const PART(scales) *s, PI mins, const FN(unit_x) *x) {
+    const tfm__format *f = &tfm__formats[fmt];
+    if (f->min == 1) return PART(madd)(s->m, PART(set)(x->total), acc);
+    if (f->min && f->sub == 32) return PART(nmadd)(s->m, PART(set)(x->total), acc);
+    if (f->min) return PART(nmadd)(PART(mul)(PART(to_float)(PART(dot2)(PART(iset)(0), mins, x->sums)), PART(set)(x->d)), s->m, acc);
+    return acc;
 }
 
 #ifdef TFM__BY_ROWS
@@ -11015,16 +11004,16 @@ TFM__INNER void FN(q8_tile)(const int fmt, const tfm_matmul_args *a, int64_t str
         for (int u = 0; u < units; u++, x += TFM__UNIT_X, codes += 64 * f->bits) {
             const FN(unit_x) of = FN(unit_of)(x);
             FN(spread) in;
-            PI low, high;
             FN(spread_x)(&in, of.codes);
-            PART(unit_zeros)(fmt, &low, &high, zeros, of.sums);
+            const PI low = PART(unit_start)(fmt, 0, zeros, of.sums), high = PART(unit_start)(fmt, 1, zeros, of.sums);
             for (int p = 0; p < 16 / TFM__ROWS; p++) {
                 int32_t sum[2][TFM__ROWS];
                 TFM__FLAT
                 for (int r = 0; r < TFM__ROWS; r++) FN(row_dots)(fmt, codes + 4 * (TFM__ROWS * p + r), &in, &sum[0][r], &sum[1][r]);
                 const PART(scales) s = PART(unit_scales)(fmt, scales, NULL, u, TFM__ROWS * p);
-                const PI first = PART(iadd)(low, PART(iload)(sum[0])), second = PART(iadd)(high, PART(iload)(sum[1]));
-                acc[p] = PART(unit_add)(fmt, acc[p], first, second, &s, PART(pairs)(s.mn[0], s.mn[1]), &of);
+                acc[p] = PART(half_add)(acc[p], PART(iadd)(low, PART(iload)(sum[0])), 0, &s, &of);
+                if (f->sub == 16) acc[p] = PART(half_add)(acc[p], PART(iadd)(high, PART(iload)(sum[1])), 1, &s, &of);
+                acc[p] = PART(min_add)(fmt, acc[p], &s, PART(pairs)(s.mn[0], s.mn[1]), &of);
             }
         }
     }
@@ -11131,7 +11120,9 @@ TFM__BODY void FN(add_unit)(const int fmt, PF *acc, const FN(panel) *w, const ui
         TFM__UNROLL
         for (int p = 0; p < 4; p++, s++) {
             TFM__KEEP(s);
-            acc[p] = PART(unit_add)(fmt, acc[p], sum[p], sum[p + second], s, PART(pairs)(s->mn[0], s->mn[1]), &of);
+            acc[p] = PART(half_add)(acc[p], sum[p], 0, s, &of);
+            if (second) acc[p] = PART(half_add)(acc[p], sum[p + second], 1, s, &of);
+            acc[p] = PART(min_add)(fmt, acc[p], s, PART(pairs)(s->mn[0], s->mn[1]), &of);
         }
     }
 }
@@ -11207,7 +11198,7 @@ TFM__BODY void FN(q8_tile)(const int fmt, int nt, const tfm_matmul_args *a, int6
     FN(any_tile)(&tfm__formats[fmt], fill, add, nt, a, strip, t0);
 }
 #else
-/* The tokens that go side by side; of halves, which have two sums each, not too many. */
+/* The tokens that go side by side; of halves, whose scales are more, not too many. */
 TFM__BODY int FN(abreast)(const int fmt) {
     return tfm__formats[fmt].sub == 16 && TFM__ABREAST > 4 ? TFM__ABREAST / 2 : TFM__ABREAST;
 }
@@ -11216,31 +11207,35 @@ TFM__BODY int FN(abreast)(const int fmt) {
 TFM__BODY void PART(unit_dots)(const int fmt, const int nt, PF (*acc)[16 / TFM__ROWS], int p, const PB *c,
                                const PART(scales) *s, PI mins, PI zeros, const uint8_t *const *rows, size_t at) {
     const tfm__format *f = &tfm__formats[fmt];
-    const int step = nt > 1 ? 1 : f->sub == 16 ? 4 : 8;
-    PI a[TFM__ABREAST], b[TFM__ABREAST];
+    const int groups = f->sub == 16 ? 4 : 8, step = nt > 1 ? 1 : groups;
+    PI sum[2][TFM__ABREAST];
     TFM__UNROLL
-    for (int t = 0; t < nt; t++) PART(unit_zeros)(fmt, &a[t], &b[t], zeros, FN(unit_of)(rows[t] + at).sums);
-#ifdef TFM__PAIRED
-    if (nt > 1) FN(dot_pairs)(nt, a, c, f->sub == 16 ? 4 : 8, rows, at);
-    if (nt > 1 && f->sub == 16) FN(dot_pairs)(nt, b, c + 4, 4, rows, at + 16);
-    const int from = nt > 1 ? 8 : 0;
-#else
-    const int from = 0;
-#endif
-    TFM__UNROLL
-    for (int g = from; g < 8; g += step) {
+    for (int h = 0; h < 8 / groups; h++) {
+        const int g0 = h * groups;
         TFM__UNROLL
-        for (int t = 0; t < nt; t++) {
-            const int8_t *q = FN(unit_of)(rows[t] + at).codes;
-            PI *sum = f->sub == 16 && g >= 4 ? &b[t] : &a[t];
-            TFM__KEEP(q);
-            *sum = PART(dot)(*sum, c + g, step, q + 4 * g, f->wide);
+        for (int t = 0; t < nt; t++) sum[h][t] = PART(unit_start)(fmt, h, zeros, FN(unit_of)(rows[t] + at).sums);
+#ifdef TFM__PAIRED
+        if (nt > 1) FN(dot_pairs)(nt, sum[h], c + g0, groups, rows, at + 4 * (size_t)g0);
+        const int from = nt > 1 ? groups : 0;
+#else
+        const int from = 0;
+#endif
+        TFM__UNROLL
+        for (int g = g0 + from; g < g0 + groups; g += step) {
+            TFM__UNROLL
+            for (int t = 0; t < nt; t++) {
+                const int8_t *q = FN(unit_of)(rows[t] + at).codes;
+                TFM__KEEP(q);
+                sum[h][t] = PART(dot)(sum[h][t], c + g, step, q + 4 * g, f->wide);
+            }
         }
     }
     TFM__UNROLL
     for (int t = 0; t < nt; t++) {
         const FN(unit_x) x = FN(unit_of)(rows[t] + at);
-        acc[t][p] = PART(unit_add)(fmt, acc[t][p], a[t], b[t], s, mins, &x);
+        acc[t][p] = PART(half_add)(acc[t][p], sum[0][t], 0, s, &x);
+        if (f->sub == 16) acc[t][p] = PART(half_add)(acc[t][p], sum[1][t], 1, s, &x);
+        acc[t][p] = PART(min_add)(fmt, acc[t][p], s, mins, &x);
     }
 }
 
@@ -11324,17 +11319,16 @@ TFM__BODY void FN(one_dots)(const int bits, PI *sum, const uint8_t *codes, const
     for (int p = 0; p < 4; p++) sum[p] = PART(isub)(PART(dot_sum)(sum[p], PART(iset)(0), bits), less);
 }
 
-/* 8 scales as float32 times 2^-112; all of them are gathered in *seen. */
-TFM__BODY void FN(one_scales)(PF *d, const uint8_t *s, PI *seen, PI moved) {
+/* 8 scales as float32, if they are below 2; all of them are gathered in *seen. */
+TFM__BODY void FN(one_scales)(PF *d, const uint8_t *s, PI *seen, PI moved, PF up) {
     PI h = wasm_v128_load(s);
     const PI low = wasm_i16x8_shl(h, 13), high = wasm_v128_and(wasm_i16x8_shr(h, 3), moved);
     *seen = wasm_v128_or(*seen, h);
-    d[0] = wasm_i16x8_shuffle(low, high, 0, 8, 1, 9, 2, 10, 3, 11);
-    d[1] = wasm_i16x8_shuffle(low, high, 4, 12, 5, 13, 6, 14, 7, 15);
+    d[0] = PART(mul)(wasm_i16x8_shuffle(low, high, 0, 8, 1, 9, 2, 10, 3, 11), up);
+    d[1] = PART(mul)(wasm_i16x8_shuffle(low, high, 4, 12, 5, 13, 6, 14, 7, 15), up);
 }
 
-/* One strip times one token, of types without sub-blocks. The factor 2^112 that scales lack goes into dx. That changes no
-   bit, unless it overflows or a scale is not finite: where dx is 2^15 or a scale is 2 or more, the result is 0, and the
+/* One strip times one token, of types without sub-blocks. Where a scale is 2 or more, or not finite, the result is 0, and the
    general way remains. */
 TFM__BODY int FN(q8_one)(const int bits, const tfm_matmul_args *a, const tfm__format *f, int64_t strip, int64_t token) {
     const int64_t blocks = tfm__quotient(a->w->cols, 32);
@@ -11342,8 +11336,8 @@ TFM__BODY int FN(q8_one)(const int bits, const tfm_matmul_args *a, const tfm__fo
     const uint8_t *scales = codes + tfm__scales_at(f, blocks, 0), *end = scales + blocks * tfm__scale_bytes(f);
     const uint8_t *record = (const uint8_t *)a->x + (size_t)token * a->x_stride;
     PI seen = PART(iset)(0), nibble = wasm_i8x16_splat(15), moved = wasm_i16x8_splat((int16_t)0x8fff);
+    const PF up = PART(set)(5.192296858534828e33f); /* 2^112, by which exponents differ */
     PF acc[4];
-    int32_t room = 0;
     TFM__UNROLL
     for (int p = 0; p < 4; p++) acc[p] = PART(set)(0.0f);
     for (; scales < end; codes += 64 * bits, record += TFM__UNIT_X) {
@@ -11351,26 +11345,23 @@ TFM__BODY int FN(q8_one)(const int bits, const tfm_matmul_args *a, const tfm__fo
         PI sum[4];
         PF d[4];
         FN(one_dots)(bits, sum, codes, x.codes, nibble);
-        const PF dx = PART(set)(x.d * 5.192296858534828e33f), total = PART(set)(x.total);
+        const PF dx = PART(set)(x.d), total = PART(set)(x.total);
         const PI zeros = PART(iset)(-f->zero * (x.sums[0] + x.sums[1]));
-        room |= 0x47000000 - (int32_t)tfm__f32_bits(x.d);
-        FN(one_scales)(d, scales, &seen, moved);
-        FN(one_scales)(d + 2, scales + 16, &seen, moved);
+        FN(one_scales)(d, scales, &seen, moved, up);
+        FN(one_scales)(d + 2, scales + 16, &seen, moved, up);
         TFM__UNROLL
         for (int p = 0; p < 4; p++) {
-            acc[p] = PART(madd)(PART(to_float)(PART(iadd)(sum[p], zeros)), PART(mul)(d[p], dx), acc[p]);
+            acc[p] = PART(madd)(PART(mul)(PART(to_float)(PART(iadd)(sum[p], zeros)), dx), d[p], acc[p]);
         }
         scales += 32;
         if (!f->min) continue;
-        FN(one_scales)(d, scales, &seen, moved);
-        FN(one_scales)(d + 2, scales + 16, &seen, moved);
+        FN(one_scales)(d, scales, &seen, moved, up);
+        FN(one_scales)(d + 2, scales + 16, &seen, moved, up);
         TFM__UNROLL
-        for (int p = 0; p < 4; p++) {
-            acc[p] = PART(madd)(total, PART(mul)(d[p], dx), acc[p]);
-        }
+        for (int p = 0; p < 4; p++) acc[p] = PART(madd)(d[p], total, acc[p]);
         scales += 32;
     }
-    if (room < 0 || wasm_v128_any_true(wasm_v128_and(seen, wasm_i16x8_splat(0x4000)))) return 0;
+    if (wasm_v128_any_true(wasm_v128_and(seen, wasm_i16x8_splat(0x4000)))) return 0;
     TFM__UNROLL
     for (int p = 0; p < 4; p++) PART(finish)(a, 16 * strip + 4 * p, token, acc[p]);
     return 1;
@@ -11475,11 +11466,11 @@ TFM__BODY void FN(q8_tile)(const int fmt, const tfm_matmul_args *a, int64_t stri
             const VI mins = FN(pairs)(s.mn[0], s.mn[1]);
             for (int t = 0; t < 16; t++) {
                 const FN(unit_x) of = FN(unit_of)(x + (size_t)t * a->x_stride);
-                VI low, high;
-                FN(unit_zeros)(fmt, &low, &high, zeros, of.sums);
-                low = FN(iadd)(low, _mm512_loadu_si512(sum[0][t]));
-                if (f->sub == 16) high = FN(iadd)(high, _mm512_loadu_si512(sum[1][t]));
-                acc[t] = FN(unit_add)(fmt, acc[t], low, high, &s, mins, &of);
+                for (int h = 0; h < (f->sub == 16 ? 2 : 1); h++) {
+                    const VI a = FN(iadd)(FN(unit_start)(fmt, h, zeros, of.sums), _mm512_loadu_si512(sum[h][t]));
+                    acc[t] = FN(half_add)(acc[t], a, h, &s, &of);
+                }
+                acc[t] = FN(min_add)(fmt, acc[t], &s, mins, &of);
             }
         }
     }

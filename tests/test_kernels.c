@@ -316,14 +316,23 @@ static float madd(int fused, float a, float b, float acc) {
     return sum;
 }
 
+/* A scale of activations has 22 bits. */
+static float without_two_bits(float d) {
+    uint32_t bits;
+    memcpy(&bits, &d, 4);
+    bits &= ~3u;
+    memcpy(&d, &bits, 4);
+    return d;
+}
+
 /* 32 inputs of a row of activations. */
-typedef struct q8_record { int8_t q[32]; float d, total; int16_t sums[2]; } q8_record;
+typedef struct q8_record { int8_t q[32]; float d, zero, total; int16_t sums[2]; } q8_record;
 
 /* One row times one q8 row: the manual's rule ("the same bits"), word for word. */
 static float literal_q8(int fused, int32_t type, const uint8_t *row, const uint8_t *x, int64_t cols) {
     const tfm_type_info *info = tfm_type_get(type);
     const int k_type = info->block == 256, one = type == TFM_Q4_1 || type == TFM_Q5_1;
-    const int four_five = type == TFM_Q4_K || type == TFM_Q5_K, minimum = type == TFM_Q2_K || four_five;
+    const int four_five = type == TFM_Q4_K || type == TFM_Q5_K;
     const int sub = four_five || type == TFM_IQ4_XS ? 32 : 16;
     float acc = 0;
     block b;
@@ -331,17 +340,19 @@ static float literal_q8(int fused, int32_t type, const uint8_t *row, const uint8
         if (c % info->block == 0) decode(&b, type, row + c / info->block * info->block_bytes);
         const int at = (int)(c % info->block);
         const q8_record *r = (const q8_record *)(const void *)x + c / 32;
-        int64_t t = 0, u = 0, sum = 0;
-        for (int i = 0; i < 32; i++) {
-            const int s = k_type ? (at + i) / sub : 0;
-            t += b.scale[s] * b.q[at + i] * r->q[i];
-            u += b.minimum[s] * r->q[i];
-            sum += r->q[i];
+        const int halves = k_type && sub == 16 ? 2 : 1, s = k_type ? at / sub : 0;
+        int64_t u = 0;
+        for (int h = 0; h < halves; h++) {
+            int64_t t = 0;
+            for (int i = 32 / halves * h; i < 32 / halves * (h + 1); i++) {
+                t += b.q[at + i] * r->q[i];
+                u += b.minimum[s + h] * r->q[i];
+            }
+            acc = madd(fused, (float)t * r->d, b.d * (float)b.scale[s + h], acc);
         }
-        const float dx = r->d, ddx = b.d * dx, mdx = b.m * dx;
-        acc = madd(fused, (float)t, ddx, acc);
-        if (one) acc = madd(fused, (float)sum, mdx, acc);
-        if (k_type && minimum) acc = madd(fused, -(float)u, mdx, acc);
+        if (one) acc = madd(fused, b.m, r->total, acc);
+        if (four_five) acc = madd(fused, -b.m * (float)b.minimum[s], r->total, acc);
+        if (type == TFM_Q2_K) acc = madd(fused, -(float)u * r->d, b.m, acc);
     }
     return acc;
 }
@@ -395,7 +406,7 @@ static void matmul_q8(const tfm_kernels *k, const source *s, int64_t cols, int l
             for (int64_t b = 0; b < cols / 32; b++) {
                 q8_record *r = (q8_record *)(void *)(x + stride) + b;
                 memset(r->q, 127, 32);
-                r->total = 32 * 127;
+                r->total = r->d * (32 * 127);
                 r->sums[0] = r->sums[1] = 16 * 127;
             }
         }
@@ -487,10 +498,10 @@ void test_kernel_quantize(void) {
             int nan = 0;
             for (int i = 0; i < 32; i++) amax = fmaxf(amax, fabsf(x[32 * b + i])), nan |= isnan(x[32 * b + i]);
             const int plain = !nan && amax <= 3.4e38f && amax >= 1.6e-36f;
-            if (plain) bad += r->d != amax / 127.0f;
+            if (plain) bad += r->d != without_two_bits(amax / 127.0f) || r->zero != r->d * -12582912.0f;
             else if (nan || amax > 3.4e38f) bad += isfinite(r->d);
             else bad += r->d != 0;
-            bad += r->total != (float)(r->sums[0] + r->sums[1]);
+            if (plain) bad += r->total != r->d * (float)(r->sums[0] + r->sums[1]);
             for (int i = 0; i < 32; i++) {
                 volatile float v = plain ? x[32 * b + i] * (127.0f / amax) : 0;
                 bad += r->q[i] != (int)rintf(v);
