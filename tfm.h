@@ -1190,18 +1190,25 @@ TFM__WINDOWS(int) MultiByteToWideChar(unsigned int page, unsigned long flags, co
 #define TFM__NOINLINE static __attribute__((noinline))
 #define TFM__UNUSED __attribute__((unused))
 #define TFM__PREFETCH(p) __builtin_prefetch(p)
+#if defined(__x86_64__) || defined(__i386__) /* gcc would need a flag; processors without it do nothing */
+#define TFM__PREFETCH_OUT(p) __asm__ volatile("prefetchw %0" : : "m"(*(const char *)(p)))
+#else
+#define TFM__PREFETCH_OUT(p) __builtin_prefetch(p, 1)
+#endif
 #define TFM__ALIGNED(pointer, bytes) __builtin_assume_aligned(pointer, bytes)
 #elif defined(_MSC_VER)
 #define TFM__INLINE static __forceinline
 #define TFM__NOINLINE static __declspec(noinline)
 #define TFM__UNUSED
 #define TFM__PREFETCH(p) (void)(p)
+#define TFM__PREFETCH_OUT(p) (void)(p)
 #define TFM__ALIGNED(pointer, bytes) (pointer)
 #else
 #define TFM__INLINE static inline
 #define TFM__NOINLINE static
 #define TFM__UNUSED
 #define TFM__PREFETCH(p) (void)(p)
+#define TFM__PREFETCH_OUT(p) (void)(p)
 #define TFM__ALIGNED(pointer, bytes) (pointer)
 #endif
 
@@ -11253,7 +11260,9 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int abreast, const int nt, const
     size_t at = 0;
     TFM__EACH_TILED
     for (int t = 0; t < nt; t++) {
-        rows[t] = (const uint8_t *)a->x + (size_t)(t0 + t < a->n ? t0 + t : a->n - 1) * a->x_stride;
+        const int64_t token = t0 + t < a->n ? t0 + t : a->n - 1;
+        rows[t] = (const uint8_t *)a->x + (size_t)token * a->x_stride;
+        if (nt > 1) TFM__PREFETCH_OUT(a->y + (size_t)token * a->y_stride + 16 * strip);
         for (int p = 0; p < 16 / TFM__ROWS; p++) acc[t][p] = PART(set)(0.0f);
     }
     for (int64_t b = 0; b < blocks; b++, scales += tfm__scale_bytes(f)) {
