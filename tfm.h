@@ -9164,7 +9164,8 @@ TFM__INNER int32_t PART(dot)(int32_t acc, const uint32_t *c, int n, const FN(spr
 #define TFM__FLIP 0
 #define TFM__TOKENS 16 /* q8 matmul: tokens that share one unpacking; the codes, too many for registers, are on the stack */
 #define TFM__EACH_TILED TFM__LOOP
-#define TFM__ABREAST 1 /* of those, the tokens that go side by side, where a product waits for the one before it */
+#define TFM__ABREAST 2 /* of those, the tokens that go side by side: they share the loads of codes */
+#define TFM__PAIRED /* tokens side by side go by pair_groups and dot_pairs, one alone by dot */
 #else
 #define FN(name) tfm__##name##_avxvnni
 #define TFM__OLD(name) tfm__##name##_avx2
@@ -9347,31 +9348,62 @@ TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
     return acc;
 }
 #else
-/* maddubs adds two products in int16: `deep` groups fit before they must be widened (15 * 127 * 2 * 8 = 30480). */
-TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
+/* gcc would make the products of all groups first, and keep them on the stack. */
+#ifdef __GNUC__
+#define TFM__NOW(vector) __asm__ volatile("" : "+x"(vector))
+#else
+#define TFM__NOW(vector) (void)(vector)
+#endif
+/* sum[t] + the products of n groups of codes with those of nt tokens, at most 2. maddubs adds two products in int16: `deep`
+   groups fit before they must be widened (15 * 127 * 2 * 8 = 30480). */
+TFM__BODY void FN(dot_tokens)(const int nt, VI *sum, const VB *c, const int n, const int8_t *const *x, const int bits) {
     const int most = bits == 8 ? 1 : bits == 6 ? 2 : bits == 5 ? 4 : 8, deep = most < n ? most : n; /* divides n */
     const __m256i one = _mm256_set1_epi16(1);
     TFM__UNROLL
     for (int g0 = 0; g0 < n; g0 += deep) {
-        __m256i a = _mm256_setzero_si256(), b = a;
+        __m256i a[2], b[2];
         TFM__UNROLL
         for (int i = 0; i < deep; i++) {
             const int g = g0 + i;
-            int32_t four;
-            memcpy(&four, x + 4 * g, 4);
-            __m256i v = _mm256_set1_epi32(four), ca = c[g].a, cb = c[g].b, va = v, vb = v;
-            if (bits == 8) { /* |code| times the activation with the code's sign */
-                va = _mm256_sign_epi8(v, ca), vb = _mm256_sign_epi8(v, cb);
-                ca = _mm256_abs_epi8(ca), cb = _mm256_abs_epi8(cb);
+            TFM__UNROLL
+            for (int t = 0; t < nt; t++) {
+                int32_t four;
+                memcpy(&four, x[t] + 4 * g, 4);
+                __m256i v = _mm256_set1_epi32(four), ca = c[g].a, cb = c[g].b, va = v, vb = v;
+                if (bits == 8) { /* |code| times the activation with the code's sign */
+                    va = _mm256_sign_epi8(v, ca), vb = _mm256_sign_epi8(v, cb);
+                    ca = _mm256_abs_epi8(ca), cb = _mm256_abs_epi8(cb);
+                }
+                const __m256i pa = _mm256_maddubs_epi16(ca, va), pb = _mm256_maddubs_epi16(cb, vb);
+                a[t] = i == 0 ? pa : _mm256_add_epi16(a[t], pa);
+                b[t] = i == 0 ? pb : _mm256_add_epi16(b[t], pb);
             }
-            __m256i pa = _mm256_maddubs_epi16(ca, va), pb = _mm256_maddubs_epi16(cb, vb);
-            a = i == 0 ? pa : _mm256_add_epi16(a, pa);
-            b = i == 0 ? pb : _mm256_add_epi16(b, pb);
+            TFM__UNROLL
+            for (int t = 0; t < nt && nt > 1; t++) {
+                TFM__NOW(a[t]);
+                TFM__NOW(b[t]);
+            }
         }
-        acc.a = _mm256_add_epi32(acc.a, _mm256_madd_epi16(a, one));
-        acc.b = _mm256_add_epi32(acc.b, _mm256_madd_epi16(b, one));
+        TFM__UNROLL
+        for (int t = 0; t < nt; t++) {
+            sum[t].a = _mm256_add_epi32(sum[t].a, _mm256_madd_epi16(a[t], one));
+            sum[t].b = _mm256_add_epi32(sum[t].b, _mm256_madd_epi16(b[t], one));
+        }
     }
+}
+#undef TFM__NOW
+TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
+    FN(dot_tokens)(1, &acc, c, n, &x, bits);
     return acc;
+}
+TFM__BODY void FN(pair_groups)(VB *c) { (void)c; } /* they are as dot_pairs wants them */
+TFM__BODY void FN(dot_pairs)(const int nt, VI *sum, const VB *c, const int n, const uint8_t *const *rows, size_t at, int bits) {
+    const int8_t *x[2];
+    x[0] = (const int8_t *)rows[0] + at, x[1] = (const int8_t *)rows[nt - 1] + at;
+#ifdef __GNUC__
+    __asm__("" : "+r"(x[0]), "+r"(x[1])); /* addresses that gcc would keep one for each group */
+#endif
+    FN(dot_tokens)(nt, sum, c, n, x, bits);
 }
 #endif
 TFM__BODY VI FN(pairs)(VI low, VI high) {
@@ -9570,7 +9602,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #define TFM__OLD(name) tfm__##name##_neon
 #define TFM__PASS_ISA TFM_ISA_I8MM
 #define TFM__PASS_NAME "i8mm"
-#define TFM__PAIRED /* tokens side by side go by pair_groups and dot_pairs, one alone by dot */
+#define TFM__PAIRED
 #define TFM__EACH_TILED TFM__LOOP
 #endif
 #ifdef TFM__PAIRED
@@ -9790,7 +9822,8 @@ TFM__BODY int32x4_t FN(high_halves)(int32x4_t a, int32x4_t b) {
 TFM__BODY int32x4_t FN(load_x)(const uint8_t *p) { return vreinterpretq_s32_u8(vld1q_u8(p)); }
 /* sum[t] + the products of n groups of paired codes with the activations of nt tokens, those at rows[t] + at on; the sums
    start alike in all rows. One product is of 2 tokens and 2 rows. */
-TFM__BODY void FN(dot_pairs)(const int nt, VI *sum, const VB *c, const int n, const uint8_t *const *rows, size_t at) {
+TFM__BODY void FN(dot_pairs)(const int nt, VI *sum, const VB *c, const int n, const uint8_t *const *rows, size_t at, int bits) {
+    (void)bits;
     int32x4_t acc[TFM__ABREAST / 2][8], x[TFM__ABREAST / 2][2];
     TFM__UNROLL
     for (int i = 0; i < 8 * nt / 2; i++) acc[i / 8][i % 8] = FN(low_halves)(sum[i / 8 * 2].v[0], sum[i / 8 * 2 + 1].v[0]);
@@ -10980,8 +11013,9 @@ TFM__INNER PF PART(min_add)(const int fmt, PF acc, const PART(scales) *s, PI min
     const tfm__format *f = &tfm__formats[fmt];
     if (f->min == 1) return PART(madd)(s->m, PART(set)(x->total), acc);
     if (f->min && f->sub == 32) return PART(nmadd)(s->m, PART(set)(x->total), acc);
-    if (f->min) return PART(nmadd)(PART(mul)(PART(to_float)(PART(dot2)(PART(iset)(0), mins, x->sums)), PART(set)(x->d)), s->m, acc);
-    return acc;
+    if (!f->min) return acc;
+    const PF least = PART(to_float)(PART(dot2)(PART(iset)(0), mins, x->sums));
+    return PART(nmadd)(PART(mul)(least, PART(set)(x->d)), s->m, acc);
 }
 
 #ifdef TFM__BY_ROWS
@@ -11222,7 +11256,7 @@ TFM__BODY void PART(unit_dots)(const int fmt, const int nt, PF (*acc)[16 / TFM__
         TFM__UNROLL
         for (int t = 0; t < nt; t++) sum[h][t] = PART(unit_start)(fmt, h, zeros, FN(unit_of)(rows[t] + at).sums);
 #ifdef TFM__PAIRED
-        if (nt > 1) FN(dot_pairs)(nt, sum[h], c + g0, groups, rows, at + 4 * (size_t)g0);
+        if (nt > 1) FN(dot_pairs)(nt, sum[h], c + g0, groups, rows, at + 4 * (size_t)g0, f->wide);
         const int from = nt > 1 ? groups : 0;
 #else
         const int from = 0;
@@ -11476,8 +11510,8 @@ TFM__BODY void FN(q8_tile)(const int fmt, const tfm_matmul_args *a, int64_t stri
             for (int t = 0; t < 16; t++) {
                 const FN(unit_x) of = FN(unit_of)(x + (size_t)t * a->x_stride);
                 for (int h = 0; h < (f->sub == 16 ? 2 : 1); h++) {
-                    const VI a = FN(iadd)(FN(unit_start)(fmt, h, zeros, of.sums), _mm512_loadu_si512(sum[h][t]));
-                    acc[t] = FN(half_add)(acc[t], a, h, &s, &of);
+                    const VI start = FN(unit_start)(fmt, h, zeros, of.sums);
+                    acc[t] = FN(half_add)(acc[t], FN(iadd)(start, _mm512_loadu_si512(sum[h][t])), h, &s, &of);
                 }
                 acc[t] = FN(min_add)(fmt, acc[t], &s, mins, &of);
             }
