@@ -83,8 +83,9 @@ if have gcc; then
     program "gcc -O0, TFM_TYPES of none but F32" "gcc -std=c99 -O0 $strict -DTFM_TYPES=0"
     program "gcc -O0, TFM_DEBUG" "gcc -std=c99 -O0 $strict -DTFM_DEBUG"
     for switch in SIMD AVX2 AVX512 AMX TEXT MALLOC STDIO MMAP THREADS MESSAGES EXPERTS NFC; do
-        program "gcc -O0, TFM_NO_$switch" "gcc -std=c99 -O0 $strict -DTFM_NO_$switch"
+        syntax "gcc, TFM_NO_$switch" "gcc -std=c99 $strict -DTFM_NO_$switch"
     done
+    # Programs of several; each is in one.
     for switches in "STDIO MMAP" "STDIO MMAP MALLOC THREADS" "STDIO MMAP MALLOC THREADS TEXT EXPERTS SIMD" "AVX2 AVX512" \
         "AVX512 AMX" "TEXT NFC" "NFC MESSAGES EXPERTS"; do
         program "gcc -O0, TFM_NO_ $switches" "gcc -std=c99 -O0 $strict $(printf ' -DTFM_NO_%s' $switches)"
