@@ -15,7 +15,7 @@
 
 names="musl i686 haswell nehalem aarch64 arm riscv64 s390x ppc64 windows"
 build=$1 name=$2 there=$1/$2
-cc= exe= run= flags= skip= groups= programs="tfm-convert tfm-quantize tfm-eval generate"
+cc= exe= run= flags= link=-static skip= groups= programs="tfm-convert tfm-quantize tfm-eval generate"
 kernels="kernel_formats kernel_matmul kernel_vectors kernel_same_bits kernel_rope kernel_isa kernel_plain model"
 case $name in
 musl)    cc=musl-gcc ;;
@@ -24,6 +24,10 @@ haswell) there=$build run="qemu-x86_64 -cpu Haswell" groups=$kernels ;; # this m
 nehalem) there=$build run="qemu-x86_64 -cpu Nehalem" groups=$kernels ;; # and without AVX
 aarch64) cc=aarch64-linux-gnu-gcc run="qemu-aarch64 -cpu max" ;;      # NEON, its dot product, its product of matrices
 neoverse) cc=aarch64-linux-gnu-gcc run="qemu-aarch64 -cpu neoverse-n1" groups=$kernels ;; # without the last of them; by its name only
+aarch64-asan) # NEON's passes under the sanitizers; by its name only: minutes
+         cc=aarch64-linux-gnu-gcc run="qemu-aarch64 -cpu max -L /usr/aarch64-linux-gnu" link="-static-libasan -static-libubsan"
+         flags="-O0 -fsanitize=address,undefined -fno-sanitize-recover=all" groups="$kernels kernel_attention kernel_store"
+         export ASAN_OPTIONS=detect_leaks=0 ;; # it cannot look for leaks in the emulator
 arm)     cc=arm-linux-gnueabihf-gcc run=qemu-arm skip="families|session" ;; # ARMv7: the scalar pass
 riscv64) cc=riscv64-linux-gnu-gcc run=qemu-riscv64 skip="families|session" ;;
 s390x)   cc=s390x-linux-gnu-gcc run=qemu-s390x skip=families ;;             # big-endian
@@ -56,7 +60,7 @@ mkdir -p "$files" || exit 1
 targets=$there/run_tests
 for p in $programs; do targets="$targets $there/$p"; done
 if [ -n "$cc" ] && ! ${MAKE:-make} --no-print-directory -s $targets BUILD="$there" CC="${CCACHE:-} $cc" CFLAGS="-O2 $flags" \
-     LDFLAGS=-static > "$there/build.log" 2>&1; then
+     LDFLAGS="$link" > "$there/build.log" 2>&1; then
     sed -n 1,20p "$there/build.log"
     failed=1
     echo "FAILED $name: it does not build"

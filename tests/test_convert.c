@@ -197,6 +197,7 @@ static const config_row config_rows[] = {
     {"llama", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":2,\"twist\":1}", HEAD, "twist", NOTHING},
     {"llama", "\"rope_scaling\":{\"type\":\"linear\"}", HEAD, "factor is missing", NOTHING},
     {"llama", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":-2}", HEAD, "factor -2", NOTHING},
+    {"llama", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":0}", HEAD, "rope_scaling.factor: must not be 0", NOTHING},
     {"llama", "\"rope_scaling\":4", HEAD, "rope_scaling: expected an object", NOTHING},
     {"llama", "\"rope_theta\":0", HEAD, "rope_theta", NOTHING},
     {"llama", "\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1],\"long_factor\":[2]}", HEAD,

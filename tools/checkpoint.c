@@ -30,6 +30,7 @@ int checkpoint_value(value_set *set, const rule *r, double value, const char *wh
         return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: %g: this part is not supported, only 0 is", where, value);
     if (r->kind == RULE_REAL && !(fabs(value) < 1e30))
         return tool_fail(err, TFM_ERR_FORMAT, "%s: %g is out of range", where, value);
+    if (r->flags & RULE_NOT_ZERO && value == 0) return tool_fail(err, TFM_ERR_FORMAT, "%s: must not be 0", where);
     if (r->kind == RULE_BITS) {
         int others = (int)set->v[r->param] & ~(int)r->value;
         value = (double)(value != 0 ? others | (int)r->value : others);

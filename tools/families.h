@@ -143,7 +143,8 @@ typedef enum rule_kind {
 enum {
     RULE_REQUIRED = 1,
     RULE_DEFAULT = 2,       /* `value` if the key is absent */
-    RULE_NULL_IS_OFF = 4    /* null is 0, not the default */
+    RULE_NULL_IS_OFF = 4,   /* null is 0, not the default */
+    RULE_NOT_ZERO = 8       /* 0 is refused: it does not mean that the key is absent */
 };
 
 typedef struct named_value {

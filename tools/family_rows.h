@@ -47,6 +47,7 @@
 #define INT_OR(key, param, value)     { key, param, RULE_INT, RULE_DEFAULT, value, NULL }
 #define INT_OR_OFF(key, param, value) { key, param, RULE_INT, RULE_DEFAULT | RULE_NULL_IS_OFF, value, NULL }
 #define REAL(key, param)              { key, param, RULE_REAL, 0, 0, NULL }
+#define REAL_NOT_ZERO(key, param)     { key, param, RULE_REAL, RULE_NOT_ZERO, 0, NULL }
 #define REAL_OR(key, param, value)    { key, param, RULE_REAL, RULE_DEFAULT, value, NULL }
 #define REAL_OR_OFF(key, param, value) { key, param, RULE_REAL, RULE_DEFAULT | RULE_NULL_IS_OFF, value, NULL }
 #define BOOL(key, param)              { key, param, RULE_BOOL, 0, 0, NULL }
