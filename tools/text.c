@@ -32,19 +32,34 @@ size_t utf8_sequence(const void *sequence, size_t n)
 
 /* ---- MESSAGES ---------------------------------------------------------------------------------------------------- */
 
+/* Bytes of the character at s; *harmful: it commands a terminal, or is broken UTF-8. */
+static size_t character_at(const char *s, size_t n, int *harmful)
+{
+    unsigned char c = (unsigned char)s[0];
+    size_t length = utf8_sequence(s, n);
+    *harmful = length == 0 || c < 0x20 || c == 0x7f || (c == 0xc2 && (unsigned char)s[1] < 0xa0);
+    return length == 0 ? 1 : length;
+}
+
 void tool_clean_line(char *line)
 {
-    size_t i = 0, n = strlen(line);
-    while (i < n) {
-        unsigned char c = (unsigned char)line[i];
-        size_t length = utf8_sequence(line + i, n - i);
-        int control = c < 0x20 || c == 0x7f || (c == 0xc2 && (unsigned char)line[i + 1] < 0xa0);
-        if (length == 0) {
-            line[i++] = '?';
-        } else {
-            if (control) memset(line + i, '?', length);
-            i += length;
-        }
+    size_t i, length, n = strlen(line);
+    int harmful;
+    for (i = 0; i < n; i += length) {
+        length = character_at(line + i, n - i, &harmful);
+        if (harmful) memset(line + i, '?', length);
+    }
+}
+
+void tool_print_clean(const char *text, size_t n, const char *newline)
+{
+    size_t i, length;
+    int harmful;
+    for (i = 0; i < n; i += length) {
+        length = character_at(text + i, n - i, &harmful);
+        if (text[i] == '\n') fputs(newline, stdout);
+        else if (harmful) putchar('?');
+        else fwrite(text + i, 1, length, stdout);
     }
 }
 

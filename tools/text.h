@@ -30,8 +30,9 @@ void tool_warn(const char *format, ...) TOOL_PRINTF(1, 2);
 /* "error: ..." as one harmless line on stderr. Returns 1, the exit status of a failed program. */
 int tool_error(const char *format, ...) TOOL_PRINTF(1, 2);
 
-/* The cleaning alone, in place. */
+/* The cleaning alone, in place; or text on stdout, cleaned, with `newline` where it has one. */
 void tool_clean_line(char *line);
+void tool_print_clean(const char *text, size_t n, const char *newline);
 
 /* ---- NUMBERS --------------------------------------------------------------------------------------------------- */
 

@@ -223,16 +223,13 @@ static void print_chat(const tfm_model *m)
     const tfm_chat *c = tfm_model_chat(m);
     arena mem = { NULL, 0, 0, 0 };
     chat_text text;
-    size_t skip, i;
+    size_t skip;
     int shown = 0;
     for (skip = 0; c && skip < 2 && !shown; skip++) { /* not every format has a place for a system text */
         shown = !chat_render(&mem, c, turns + skip, 4 - skip, 1, &text, NULL);
         if (!shown) continue;
         printf("\nchat                    ");
-        for (i = 0; i < text.n; i++) {
-            if (text.text[i] == '\n') printf("\\n");
-            else putchar((unsigned char)text.text[i] < 32 ? '?' : text.text[i]);
-        }
+        tool_print_clean(text.text, text.n, "\\n");
         printf("\n");
     }
     arena_free(&mem);
@@ -250,8 +247,7 @@ static int print_text(const run *r, const memory *m)
                (int)c->n_layers, (int)c->d_model, (int)c->n_vocab, (int)c->n_ctx);
     printf(", %s, %s\n", r->tokenizer ? "tokenizer" : "no tokenizer", chat_kind(r->model));
     origin = (const char *)tfm_model_section(r->model, TFM_SECTION_PROVENANCE, &n);
-    for (size_t i = 0; origin && i < n; i++) /* nothing in it may command a terminal */
-        putchar((unsigned char)origin[i] < 32 && origin[i] != '\n' ? '?' : origin[i]);
+    tool_print_clean(origin, origin ? n : 0, "\n");
     print_chat(r->model);
     if (c->n_layers == 0) return 0;
     printf("\n");
