@@ -71,9 +71,10 @@
    Logits do not depend on the number of threads, on how a prompt is cut into evals, on the batch size or on other
    sessions: every output element is one fixed sequence of operations [C].
      float32 activations: acc = madd(w, x, acc) over the inputs ascending, one chain from 0
-     q8 activations: per 32 inputs ascending t = sum of scale * sum of q * x, u = sum of minimum * sum of x, exact integers;
-       acc = madd((float)t, round(d * dx), acc), then for types with a minimum acc = madd(-(float)u, round(dmin * dx), acc)
-       (Q4_1, Q5_1: madd((float)u, round(m * dx), acc))
+     q8 activations x of scale dx: per 32 inputs ascending, of sub-blocks of 16 per 16, t = sum of q * x, an exact integer, and
+       acc = madd(round(t * dx), d * scale, acc); then where there are minima acc = madd(-(dmin * minimum), sx, acc) (Q4_1, Q5_1:
+       madd(m, sx, acc)) with sx = round(dx * sum of x), or per 32 inputs with sub-blocks of 16 acc = madd(-round(u * dx), dmin,
+       acc) with u = sum of minimum * x
      attention: K and V pass through the cache's type; online softmax over blocks of 64 positions at absolute places
      experts: a token's are summed by ascending number, the shared one last; tokens are grouped by expert, rows stay apart
    madd is fused in the passes whose hardware has it (AVX2, AVX-VNNI, AVX-512, NEON), which give each other's bits in matmul
@@ -12189,6 +12190,7 @@ static const tfm_kernels FN(kernels) = {
           of the position; RoPE that grows in steps; tfm_kernels has one more pointer, norm
           files are version 1, which every later header reads: convert again; tfm_session_restore; sessions have a version
           big-endian hosts, tfm_file_order; files are mapped on Windows, paths are UTF-8 there; 32-bit x86 without the x87
+          q8 rows have 48 bytes for 32 inputs; scales are multiplied first: fast mode is faster, its last places are others
           types and mixtures that a build leaves out are TFM_ERR_UNSUPPORTED; tfm_encode_marked refuses text without marks
    0.1.0  first version: dense decoders; byte-level and SentencePiece BPE; scalar, AVX2, AVX-VNNI, AVX-512, NEON and
           WebAssembly passes, AMX by name
