@@ -1,5 +1,6 @@
-/* bench.mjs BUILD [MODEL.gguf ...] - speed in headless Chromium, one thread, one run, taking turns: this library's best
- * module, wllama (if BUILD/npm has @wllama/wllama), and the native AVX2 pass. Medians of tokens per second. */
+/* bench.mjs BUILD [MODEL.gguf] - speed in headless Chromium, one thread, one run, taking turns: each module that the browser
+ * runs, wllama (if BUILD/npm has @wllama/wllama), and the native AVX2 pass. Medians of tokens per second, and what the
+ * module that the wrapper chooses has of the others. The scalar module, which is slow, has one turn. */
 import fs from 'node:fs';
 import path from 'node:path';
 import { build, dir, native, smollm2 } from './common.mjs';
@@ -68,20 +69,30 @@ function nativeSpeed(isa) {
     return { prefill: out.prefill_tokens_per_s, decode: out.decode_tokens_per_s };
 }
 
+/* What the browser runs, the wrapper's choice first. */
+const modules = await page.evaluate(async () => {
+    const { features } = await import('/tfm.mjs');
+    const can = features(), list = ['scalar', ...can.simd ? ['simd'] : [], ...can.relaxed ? ['relaxed'] : []];
+    if (can.relaxed) list.splice(can.dot ? list.length : list.length - 1, 0, 'dot'); // runs anyway, but slowly
+    return list.reverse();
+});
+const [best] = modules;
+const turns = [...modules.map(name => [name, () => ours(name)]), ['wllama', theirs], ['native avx2', () => nativeSpeed('avx2')]]
+    .filter(([name]) => name !== 'wllama' || files['wllama/index.js']);
 const runs = {};
 for (let i = 0; i < ROUNDS; i++) {
-    for (const [name, run] of [['tfm.h relaxed', () => ours('relaxed')], ['tfm.h simd', () => ours('simd')],
-        ...files['wllama/index.js'] ? [['wllama', theirs]] : [], ['native avx2', () => nativeSpeed('avx2')]]) {
+    for (const [name, run] of turns) {
+        if (name === 'scalar' && i) continue;
         try { (runs[name] ??= []).push(await run()); } catch (e) { console.log(`${name}: ${String(e.message).split('\n')[0]}`); }
     }
 }
 const median = list => list.sort((a, b) => a - b)[list.length >> 1];
-const of = (name, what) => runs[name] && median(runs[name].map(r => r[what]));
-console.log('tokens/s              prompt   decode');
-for (const name of Object.keys(runs)) console.log(name.padEnd(20), of(name, 'prefill').toFixed(1).padStart(7), of(name, 'decode').toFixed(1).padStart(8));
-for (const other of ['wllama', 'native avx2']) {
-    if (runs[other] && runs['tfm.h relaxed']) console.log(`tfm.h relaxed / ${other}: prompt ${(of('tfm.h relaxed', 'prefill') / of(other, 'prefill')).toFixed(2)}, ` +
-        `decode ${(of('tfm.h relaxed', 'decode') / of(other, 'decode')).toFixed(2)}`);
+const of = (name, what) => median(runs[name].map(r => r[what]));
+const ratio = (name, what) => (of(best, what) / of(name, what)).toFixed(2);
+console.log(`${await browser.version()}; the wrapper chooses ${best}\ntokens/s       prompt   decode   ${best} / this`);
+for (const name of Object.keys(runs).filter(name => runs[name].length)) {
+    console.log(name.padEnd(13) + of(name, 'prefill').toFixed(1).padStart(8) + of(name, 'decode').toFixed(1).padStart(9) +
+        ratio(name, 'prefill').padStart(9) + ratio(name, 'decode').padStart(7));
 }
 await browser.close();
 server.close();
