@@ -9871,7 +9871,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #define FN(name) tfm__##name##_wasm
 #define TFM__PASS_ISA TFM_ISA_WASM
 #define TFM__PASS_NAME "wasm"
-#define TFM__TOKENS 32 /* a loop, so that unpacking counts little */
+#define TFM__TOKENS 64 /* a loop, so that unpacking counts little */
 #define TFM__STRIPS 1
 #define TFM__QUERIES 24
 #define TFM__FLIP 0
