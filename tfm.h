@@ -9379,11 +9379,11 @@ TFM__BODY void FN(dot_tokens)(const int nt, VI *sum, const VB *c, const int n, c
                 a[t] = i == 0 ? pa : _mm256_add_epi16(a[t], pa);
                 b[t] = i == 0 ? pb : _mm256_add_epi16(b[t], pb);
             }
-            TFM__UNROLL
-            for (int t = 0; t < nt && nt > 1; t++) {
-                TFM__NOW(a[t]);
-                TFM__NOW(b[t]);
-            }
+            if (nt == 1) continue;
+            TFM__NOW(a[0]);
+            TFM__NOW(b[0]);
+            TFM__NOW(a[1]);
+            TFM__NOW(b[1]);
         }
         TFM__UNROLL
         for (int t = 0; t < nt; t++) {
