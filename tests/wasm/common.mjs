@@ -58,13 +58,15 @@ export function chattyModel(name, template) {
 export const CHAT_TEMPLATE = "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}{% if m.role == 'assistant' %}" +
     "{{ eos_token }}{% endif %}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}";
 
-/* SmolLM2-135M as a GGUF, where `make real` put it or TFM_SMOLLM2 says; null if there is none. */
+/* SmolLM2-135M as a GGUF, where `make real` put it (TFM_MODELS) or TFM_SMOLLM2 says; null if there is none. */
 export function smollm2() {
     if (process.env.TFM_SMOLLM2) return process.env.TFM_SMOLLM2;
-    const real = path.join(build, 'real');
-    if (!fs.existsSync(real)) return null;
-    const found = fs.readdirSync(real, { recursive: true }).find(f => /SmolLM2-135M.*\.gguf$/.test(f));
-    return found ? path.join(real, found) : null;
+    for (const folder of [process.env.TFM_MODELS, path.join(build, 'real')]) {
+        if (!folder || !fs.existsSync(folder)) continue;
+        const found = fs.readdirSync(folder).find(f => /SmolLM2-135M.*\.gguf$/.test(f));
+        if (found) return path.join(folder, found);
+    }
+    return null;
 }
 
 export async function collect(pieces) {
