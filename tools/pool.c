@@ -77,7 +77,8 @@ static void thread_join(thread_handle t)
 #define HAVE_ATOMICS 1
 typedef uint32_t atomic_u32;
 static uint32_t atomic_get(const atomic_u32 *x) { return __atomic_load_n(x, __ATOMIC_SEQ_CST); }
-static void atomic_set(atomic_u32 *x, uint32_t value) { __atomic_store_n(x, value, __ATOMIC_SEQ_CST); }
+/* An exchange: qemu lets a load pass a sequentially consistent store of AArch64 before it (stlr, ldar). */
+static void atomic_set(atomic_u32 *x, uint32_t value) { (void)__atomic_exchange_n(x, value, __ATOMIC_SEQ_CST); }
 static uint32_t atomic_decrement(atomic_u32 *x) { return __atomic_sub_fetch(x, 1, __ATOMIC_SEQ_CST); }
 #elif defined(_MSC_VER)
 #define HAVE_ATOMICS 1
