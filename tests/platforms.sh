@@ -101,7 +101,7 @@ check "the same text from the same seed" cmp "$files/text" "$here.text"
 # ---- the tests
 
 [ -z "$skip" ] || groups=$(program run_tests --list | grep -vxE "$skip")
-program run_tests --dir "$build/$name/tests" $groups > "$build/$name/tests.log" 2>&1
+timeout 1500 $run "$there/run_tests$exe" --dir "$build/$name/tests" $groups > "$build/$name/tests.log" 2>&1
 status=$?
 grep -E '^(FAILED|skipped)| FAILED|signal' "$build/$name/tests.log"
 sums=$(grep -E '^[0-9]+ passed, [0-9]+ failed' "$build/$name/tests.log" | tr -dc '0-9 ')
