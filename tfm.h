@@ -10917,11 +10917,11 @@ TFM__INNER const float *FN(block_scales)(const int fmt, float *wide, const uint8
 TFM__INNER PART(scales) PART(unit_scales)(const int fmt, const uint8_t *s, const float *wide, int u, int row) {
     const tfm__format *f = &tfm__formats[fmt];
     PART(scales) r;
-    if (f->scale_kind == TFM__SC_E8M0) r.m = PART(load_e8m0)(s + row);
-    else r.m = wide ? PART(load)(wide + row) : PART(load_f16)(s + 2 * row);
-    const PF d = r.m;
+    PF d;
+    if (f->scale_kind == TFM__SC_E8M0) d = PART(load_e8m0)(s + row);
+    else d = wide ? PART(load)(wide + row) : PART(load_f16)(s + 2 * row);
+    r.d[0] = r.d[1] = r.m = d;
     if (f->min) r.m = wide ? PART(load)(wide + 16 + row) : PART(load_f16)(s + 32 + 2 * row);
-    r.d[0] = r.d[1] = d;
     r.mn[0] = r.mn[1] = PART(iset)(1);
     s += (f->min ? 64 : 32) + row;
     if (f->sub == 32 && !f->min) {
@@ -10996,25 +10996,29 @@ TFM__BODY PF PART(sum_times)(PI a, const FN(unit_x) *x) {
 }
 #endif
 
-/* Where the sum of half h of a unit starts, or that of all of it: at what the codes' zero adds. `zeros` is -zero twice. */
+/* -zero for the sums of both halves of the activations, or where sums go by halves for that of half h. `zeros` is -zero
+   twice. */
+TFM__INNER PI PART(half_zeros)(const int fmt, int h, PI zeros) {
+    const PI low = PART(iand)(zeros, PART(iset)(0xffff));
+    return tfm__formats[fmt].sub != 16 ? zeros : h ? PART(isub)(zeros, low) : low;
+}
+
+/* Where the sum of half h of a unit starts, or that of all of it: at what the codes' zero adds. */
 TFM__INNER PI PART(unit_start)(const int fmt, int h, PI zeros, const int16_t *sums) {
     const tfm__format *f = &tfm__formats[fmt];
     const int zero = f->wide == 8 ? 128 * TFM__FLIP : f->zero;
-    const PI low = PART(iand)(zeros, PART(iset)(0xffff));
-    if (!zero) return PART(sum_start)();
-    return PART(dot2)(PART(sum_start)(), f->sub != 16 ? zeros : h ? PART(isub)(zeros, low) : low, sums);
+    return zero ? PART(dot2)(PART(sum_start)(), PART(half_zeros)(fmt, h, zeros), sums) : PART(sum_start)();
 }
 
-/* acc + one unit times one token (the manual's "the same bits"): first a half, or all, whose codes times activations sum to
-   `a`, then the minima; `mins` are pairs for the sums of the activations of the two halves. */
-TFM__INNER PF PART(half_add)(PF acc, PI a, int h, const PART(scales) *s, const FN(unit_x) *x) {
-    return PART(madd)(PART(sum_times)(a, x), s->d[h], acc);
-}
-TFM__INNER PF PART(min_add)(const int fmt, PF acc, const PART(scales) *s, PI mins, const FN(unit_x) *x) {
+/* acc + one unit times one token (the manual's "the same bits"), given the sums of codes times activations: of all, or of
+   the two halves; then the minima. `mins` are pairs for the sums of the activations of the two halves. */
+TFM__INNER PF PART(unit_add)(const int fmt, PF acc, PI a, PI b, const PART(scales) *s, PI mins, const FN(unit_x) *x) {
     const tfm__format *f = &tfm__formats[fmt];
-    if (f->min == 1) return PART(madd)(s->m, PART(set)(x->total), acc);
-    if (f->min && f->sub == 32) return PART(nmadd)(s->m, PART(set)(x->total), acc);
+    acc = PART(madd)(PART(sum_times)(a, x), s->d[0], acc);
+    if (f->sub == 16) acc = PART(madd)(PART(sum_times)(b, x), s->d[1], acc);
     if (!f->min) return acc;
+    if (f->min == 1) return PART(madd)(s->m, PART(set)(x->total), acc);
+    if (f->sub == 32) return PART(nmadd)(s->m, PART(set)(x->total), acc);
     const PF least = PART(to_float)(PART(dot2)(PART(iset)(0), mins, x->sums));
     return PART(nmadd)(PART(mul)(least, PART(set)(x->d)), s->m, acc);
 }
@@ -11053,9 +11057,8 @@ TFM__INNER void FN(q8_tile)(const int fmt, const tfm_matmul_args *a, int64_t str
                 TFM__FLAT
                 for (int r = 0; r < TFM__ROWS; r++) FN(row_dots)(fmt, codes + 4 * (TFM__ROWS * p + r), &in, &sum[0][r], &sum[1][r]);
                 const PART(scales) s = PART(unit_scales)(fmt, scales, NULL, u, TFM__ROWS * p);
-                acc[p] = PART(half_add)(acc[p], PART(iadd)(low, PART(iload)(sum[0])), 0, &s, &of);
-                if (f->sub == 16) acc[p] = PART(half_add)(acc[p], PART(iadd)(high, PART(iload)(sum[1])), 1, &s, &of);
-                acc[p] = PART(min_add)(fmt, acc[p], &s, PART(pairs)(s.mn[0], s.mn[1]), &of);
+                const PI first = PART(iadd)(low, PART(iload)(sum[0])), second = PART(iadd)(high, PART(iload)(sum[1]));
+                acc[p] = PART(unit_add)(fmt, acc[p], first, second, &s, PART(pairs)(s.mn[0], s.mn[1]), &of);
             }
         }
     }
@@ -11143,11 +11146,10 @@ TFM__UNIT_DOTS(8)
 TFM__BODY void FN(add_unit)(const int fmt, PF *acc, const FN(panel) *w, const uint8_t *x, size_t stride, int nt, PI zeros) {
     const tfm__format *f = &tfm__formats[fmt];
     const int halves = f->sub == 16 ? 2 : 1, second = halves == 2 ? 4 * TFM__TOKENS : 0;
-    const PI low = PART(iand)(zeros, PART(iset)(0xffff));
     PI sums[2 * 4 * TFM__TOKENS];
     const PI *sum = sums;
     for (int h = 0; h < halves; h++) {
-        const PI zero = halves == 1 ? zeros : h ? PART(isub)(zeros, low) : low;
+        const PI zero = PART(half_zeros)(fmt, h, zeros);
         const int h1 = halves == 1 ? 2 : h + 1;
         PI *to = sums + h * second;
         if (f->wide == 8) FN(unit_dots_8)(to, w->codes, x, stride, nt, h, h1, zero);
@@ -11162,9 +11164,7 @@ TFM__BODY void FN(add_unit)(const int fmt, PF *acc, const FN(panel) *w, const ui
         TFM__UNROLL
         for (int p = 0; p < 4; p++, s++) {
             TFM__KEEP(s);
-            acc[p] = PART(half_add)(acc[p], sum[p], 0, s, &of);
-            if (second) acc[p] = PART(half_add)(acc[p], sum[p + second], 1, s, &of);
-            acc[p] = PART(min_add)(fmt, acc[p], s, PART(pairs)(s->mn[0], s->mn[1]), &of);
+            acc[p] = PART(unit_add)(fmt, acc[p], sum[p], sum[p + second], s, PART(pairs)(s->mn[0], s->mn[1]), &of);
         }
     }
 }
@@ -11275,9 +11275,7 @@ TFM__BODY void PART(unit_dots)(const int fmt, const int nt, PF (*acc)[16 / TFM__
     TFM__UNROLL
     for (int t = 0; t < nt; t++) {
         const FN(unit_x) x = FN(unit_of)(rows[t] + at);
-        acc[t][p] = PART(half_add)(acc[t][p], sum[0][t], 0, s, &x);
-        if (f->sub == 16) acc[t][p] = PART(half_add)(acc[t][p], sum[1][t], 1, s, &x);
-        acc[t][p] = PART(min_add)(fmt, acc[t][p], s, mins, &x);
+        acc[t][p] = PART(unit_add)(fmt, acc[t][p], sum[0][t], sum[f->sub == 16][t], s, mins, &x);
     }
 }
 
@@ -11510,11 +11508,10 @@ TFM__BODY void FN(q8_tile)(const int fmt, const tfm_matmul_args *a, int64_t stri
             const VI mins = FN(pairs)(s.mn[0], s.mn[1]);
             for (int t = 0; t < 16; t++) {
                 const FN(unit_x) of = FN(unit_of)(x + (size_t)t * a->x_stride);
-                for (int h = 0; h < (f->sub == 16 ? 2 : 1); h++) {
-                    const VI start = FN(unit_start)(fmt, h, zeros, of.sums);
-                    acc[t] = FN(half_add)(acc[t], FN(iadd)(start, _mm512_loadu_si512(sum[h][t])), h, &s, &of);
-                }
-                acc[t] = FN(min_add)(fmt, acc[t], &s, mins, &of);
+                VI low = FN(unit_start)(fmt, 0, zeros, of.sums), high = FN(unit_start)(fmt, 1, zeros, of.sums);
+                low = FN(iadd)(low, _mm512_loadu_si512(sum[0][t]));
+                if (f->sub == 16) high = FN(iadd)(high, _mm512_loadu_si512(sum[1][t]));
+                acc[t] = FN(unit_add)(fmt, acc[t], low, high, &s, mins, &of);
             }
         }
     }
