@@ -127,6 +127,33 @@ static int file_holds(const char *path, const char *text)
     return n == strlen(text) && memcmp(data, text, n) == 0;
 }
 
+/* More files than a system may allow to be open, each written in two pieces. */
+static void check_resting_sinks(void)
+{
+    enum { MANY = 40 };
+    char path[512];
+    tfm_error err;
+    sink out[MANY];
+    int i, piece;
+    for (i = 0; i < MANY; i++) {
+        snprintf(path, sizeof path, "%s/readers_rest%d", test_dir(), i);
+        remove(path);
+        check(sink_open_file(&out[i], path, &err) == TFM_OK, "%s", err.msg);
+    }
+    for (piece = 0; piece < 2; piece++)
+        for (i = 0; i < MANY; i++) {
+            check(sink_write(&out[i], piece ? 0 : 2, piece ? "ab" : "cd", 2, &err) == TFM_OK, "%s", err.msg);
+            sink_rest(&out[i]);
+            sink_rest(&out[i]);
+        }
+    for (i = 0; i < MANY; i++) {
+        snprintf(path, sizeof path, "%s/readers_rest%d", test_dir(), i);
+        if (i % 2) sink_discard(&out[i]);
+        else check(sink_commit(&out[i], &err) == TFM_OK, "%s", err.msg);
+        check(i % 2 ? path_kind(path) == PATH_ABSENT : file_holds(path, "abcd"), "file %d after a rest", i);
+    }
+}
+
 void test_sinks(void)
 {
     char path[512];
@@ -134,6 +161,7 @@ void test_sinks(void)
     sink out, second;
     source src;
     check_sources();
+    check_resting_sinks();
     snprintf(path, sizeof path, "%s/readers_sink", test_dir());
     remove(path);
     check(sink_open_file(&out, path, &err) == TFM_OK && sink_write(&out, 3, "def", 3, &err) == TFM_OK, "%s", err.msg);

@@ -14,17 +14,18 @@ mkdir -p "$WORK/out" || exit 1
 ok() { PASSED=$((PASSED + 1)); }
 bad() { FAILED=$((FAILED + 1)); echo "FAILED $*"; }
 
-# each PROGRAM ARGS...: what it writes is the file $WORK/out/model.
+# each PROGRAM ARGS...: what it writes is the file $WORK/out/model, or files in a directory of this name.
 each() {
     "$BUILD/failing/$1" "$2" "$3" $4 > "$WORK/stdout" 2> "$WORK/err" || { bad "$*: $(tail -n 1 "$WORK/err")"; return; }
+    rm -rf "$WORK/whole"
     mv "$WORK/out/model" "$WORK/whole"
     n=1 refused=0
     while [ $n -lt 5000 ]; do
         TFM_FAIL_ALLOC=$n "$BUILD/failing/$1" "$2" "$3" $4 > "$WORK/stdout" 2> "$WORK/err"
         status=$?
         if [ $status = 0 ]; then
-            cmp -s "$WORK/whole" "$WORK/out/model" || bad "$*: call $n fails: another file"
-            rm -f "$WORK/out/model"
+            diff -r "$WORK/whole" "$WORK/out/model" > "$WORK/stdout" || bad "$*: call $n fails: another file"
+            rm -rf "$WORK/out/model"
             [ $refused -gt 0 ] && [ $n -gt "$last" ] && [ $((n - last)) -gt 20 ] && break # none of the last 20 mattered: past the end
         else
             refused=$((refused + 1)) last=$n
@@ -32,7 +33,7 @@ each() {
             [ "$(grep -cv '^warning: ' "$WORK/err")" = 1 ] || bad "$*: call $n fails: not one line: $(cat "$WORK/err")"
             grep -q '^error: ' "$WORK/err" || bad "$*: call $n fails: no error line: $(tail -n 1 "$WORK/err")"
             [ -z "$(ls -A "$WORK/out")" ] || bad "$*: call $n fails: left behind: $(ls -A "$WORK/out")"
-            rm -f "$WORK/out"/*
+            rm -rf "$WORK/out"/*
         fi
         ok
         n=$((n + 1))
@@ -48,6 +49,7 @@ each tfm-convert "$WORK/stories.gguf" "$WORK/out/model" ""
 each tfm-convert "$WORK/stories.gguf" "$WORK/out/model" "--type q8_0"
 each tfm-convert examples/models/stories "$WORK/out/model" "--vocab-only"
 each tfm-quantize "$WORK/stories.tfm" "$WORK/out/model" "--type q4_0"
+each tfm-eval "$WORK/stories.tfm" "--trace=$WORK/out/model" "--ids 1,2,3 -t 1"
 
 # Programs that write no file.
 quiet() { # PROGRAM ARGS...

@@ -319,6 +319,22 @@ tail -c $((10 * VOCAB * 4)) "$WORK/trace/logits.npy" > "$WORK/logits2"
 expect "the logits of the trace" cmp "$WORK/logits" "$WORK/logits2"
 done_with "tfm-eval: trace"
 
+# A trace that fails leaves no file, wherever it ends: at the first file, at the last, in the middle of one.
+for file in index.txt logits.npy; do
+    mkdir -p "$WORK/broken/$file"
+    fails 1 "$WORK/broken/$file: is a directory" tfm-eval "$MODEL" --ids "$IDS" --trace "$WORK/broken" --chunk 4 --logits "$WORK/never"
+    expect "files of a failed trace: $(ls "$WORK/broken")" test "$(ls "$WORK/broken")" = "$file"
+    rmdir "$WORK/broken/$file" "$WORK/broken" 2> "$ERR"
+done
+fails 1 "none/trace" tfm-eval "$MODEL" --ids "$IDS" --trace "$WORK/none/trace"
+for wrong in "--ids 1,$VOCAB" "--ids 1,2,3,4 -c 3"; do fails 1 "ids" tfm-eval "$MODEL" $wrong --trace "$WORK/broken"; done
+(trap '' XFSZ; ulimit -f 4; "$BUILD/tfm-eval" "$MODEL" --ids "$IDS" --trace "$WORK/broken" > "$OUT" 2> "$ERR")
+expect "files beyond 2 KB: exit status $?" test $? = 1
+expect "files beyond 2 KB: $(head -n 1 "$ERR")" grep -q "^error: $WORK/broken/.*: cannot be written: " "$ERR"
+expect "a directory of a failed trace" test ! -e "$WORK/broken"
+expect "a file of a failed run" test ! -e "$WORK/never"
+done_with "tfm-eval: a trace that fails"
+
 fails 2 "'x'" tfm-eval "$MODEL" --ids 1,x --greedy 1
 fails 2 "chunks" tfm-eval "$MODEL" --ids 1 --greedy 1 --chunks 2
 fails 1 "stdout" tfm-eval "$MODEL" --ids 1 --logits -

@@ -116,7 +116,7 @@ int source_open_file(source *out, const char *path, tfm_error *err)
     if (info.kind != PATH_FILE) return tool_fail(err, TFM_ERR_IO, "%s: is not a regular file", path);
     f = (local_file *)calloc(1, sizeof *f);
     if (f == NULL) return tool_fail(err, TFM_ERR_MEMORY, "%s: no memory", path);
-    f->fd = os_open(path, 0);
+    f->fd = os_open(path, OS_READ);
     if (f->fd < 0 || os_info_of(f->fd, &info) != 0) {
         tool_fail(err, TFM_ERR_IO, "%s: %s", path, strerror(errno));
         local_close(f);
@@ -296,34 +296,55 @@ int read_whole(const char *path, uint64_t limit, char **data, size_t *n, tfm_err
 
 /* ---- SINKS ------------------------------------------------------------------------------------------------------- */
 
-enum { MAX_SINKS = 8, MAX_PATH_BYTES = 4096 };
+enum { MAX_PATH_BYTES = 4096 };
 
 typedef struct file_sink {
+    struct file_sink *next;
     volatile sig_atomic_t live; /* the temporary file may exist */
-    int fd;
+    int fd;                     /* -1: at rest */
     int error;                  /* errno of the first write that failed */
     char *path;
     char temporary[MAX_PATH_BYTES];
 } file_sink;
 
-static file_sink file_sinks[MAX_SINKS]; /* static, for the signal handler */
+/* All that were ever made: they are used again and never freed, since the signal handler may be among them. */
+static file_sink *volatile file_sinks;
 
 /* Runs in signal handlers: removes the files that will not be finished. */
 static void sinks_abandon(void)
 {
-    int i;
-    for (i = 0; i < MAX_SINKS; i++) {
-        if (!file_sinks[i].live) continue;
-        if (file_sinks[i].fd >= 0) os_close(file_sinks[i].fd); /* Windows does not remove an open file */
-        os_remove(file_sinks[i].temporary);
+    file_sink *f;
+    for (f = file_sinks; f != NULL; f = f->next) {
+        if (!f->live) continue;
+        if (f->fd >= 0) os_close(f->fd); /* Windows does not remove an open file */
+        os_remove(f->temporary);
     }
+}
+
+/* One that is not in use; NULL: no memory. */
+static file_sink *spare_sink(void)
+{
+    file_sink *f;
+    for (f = file_sinks; f != NULL && f->live; f = f->next) continue;
+    if (f == NULL && (f = (file_sink *)calloc(1, sizeof *f)) != NULL) {
+        f->next = file_sinks;
+        file_sinks = f;
+    }
+    return f;
+}
+
+/* Whether the file can be written to; opens it again if it is at rest. */
+static int awake(file_sink *f)
+{
+    if (f->error == 0 && f->fd < 0 && (f->fd = os_open(f->temporary, OS_WRITE)) < 0) f->error = errno;
+    return f->error == 0;
 }
 
 static int file_write_at(void *user, uint64_t offset, const void *buf, size_t n)
 {
     file_sink *f = (file_sink *)user;
     const unsigned char *from = (const unsigned char *)buf;
-    while (n > 0 && f->error == 0) {
+    while (n > 0 && awake(f)) {
         int64_t done = os_write(f->fd, offset, from, n);
         if (done <= 0) {
             f->error = done < 0 ? errno : ENOSPC;
@@ -351,15 +372,17 @@ static int check_target(const char *path, tfm_error *err)
 /* A new file beside f->path, under a name no other process chooses. */
 static int create_temporary(file_sink *f, tfm_error *err)
 {
+    static unsigned long serial = 0; /* of all in this process */
     size_t n = strlen(f->path);
     int attempt, why = 0;
     while (n > 0 && !os_is_separator(f->path[n - 1])) n--;
     if (n > MAX_PATH_BYTES - 64) return tool_fail(err, TFM_ERR_ARG, "%s: the path is too long", f->path);
     for (attempt = 0; attempt < 100; attempt++) {
-        snprintf(f->temporary, sizeof f->temporary, "%.*stfm-%lu-%d.tmp", (int)n, f->path, os_process_id(), attempt);
+        snprintf(f->temporary, sizeof f->temporary, "%.*stfm-%lu-%lu.tmp", (int)n, f->path, os_process_id(),
+                 serial++);
         f->fd = -1;
         f->live = 1; /* before the file exists: a signal may come between the two */
-        f->fd = os_open(f->temporary, 1);
+        f->fd = os_open(f->temporary, OS_CREATE);
         if (f->fd >= 0) return TFM_OK;
         why = errno;
         f->live = 0;
@@ -396,21 +419,16 @@ static int same_place(const char *a, const char *b)
 int sink_open_file(sink *out, const char *path, tfm_error *err)
 {
     static int catching = 0;
-    file_sink *f;
-    int i, code = check_target(path, err);
+    file_sink *f, *other;
+    int code = check_target(path, err);
     memset(out, 0, sizeof *out);
     if (code != TFM_OK) return code;
     if (strcmp(path, "-") == 0) return tool_fail(err, TFM_ERR_ARG, "-: results go to files, not to stdout");
-    for (i = 0; i < MAX_SINKS && file_sinks[i].live; i++) continue;
-    if (i == MAX_SINKS) {
-        return tool_fail(err, TFM_ERR_ARG, "%s: more than %d files being written", path, (int)MAX_SINKS);
-    }
-    f = &file_sinks[i];
+    f = spare_sink();
+    if (f == NULL || (f->path = target_of(path)) == NULL) return tool_fail(err, TFM_ERR_MEMORY, "%s: no memory", path);
     f->error = 0;
-    f->path = target_of(path);
-    if (f->path == NULL) return tool_fail(err, TFM_ERR_MEMORY, "%s: no memory", path);
-    for (i = 0; i < MAX_SINKS; i++) {
-        if (!file_sinks[i].live || !same_place(file_sinks[i].path, f->path)) continue;
+    for (other = file_sinks; other != NULL; other = other->next) {
+        if (!other->live || !same_place(other->path, f->path)) continue;
         free(f->path);
         return tool_fail(err, TFM_ERR_ARG, "%s: is being written already", path);
     }
@@ -426,6 +444,13 @@ int sink_open_file(sink *out, const char *path, tfm_error *err)
     return TFM_OK;
 }
 
+void sink_rest(sink *s)
+{
+    file_sink *f = (file_sink *)s->user;
+    if (f->fd >= 0 && os_close(f->fd) != 0 && f->error == 0) f->error = errno;
+    f->fd = -1;
+}
+
 static void close_slot(file_sink *f)
 {
     f->live = 0;
@@ -437,9 +462,8 @@ int sink_commit(sink *s, tfm_error *err)
 {
     file_sink *f = (file_sink *)s->user;
     int code = TFM_OK;
-    if (f->error == 0 && os_sync(f->fd) != 0) f->error = errno;
-    if (os_close(f->fd) != 0 && f->error == 0) f->error = errno;
-    f->fd = -1;
+    if (awake(f) && os_sync(f->fd) != 0) f->error = errno;
+    sink_rest(s);
     if (f->error != 0) code = tool_fail(err, TFM_ERR_IO, "%s: cannot be written: %s", f->path, strerror(f->error));
     else code = check_target(f->path, err);
     if (code == TFM_OK && os_rename(f->temporary, f->path) != 0) {

@@ -75,8 +75,9 @@ typedef struct sink {
 
 /* A file that appears whole or not at all: the bytes go to a temporary file beside `path`, which takes its name in
  * sink_commit and disappears in sink_discard and when a signal ends the program. Refuses a path that is one of the
- * files opened as a source by this process, or that is no regular file. Up to 8 may be open at a time. */
+ * files opened as a source by this process, or that is no regular file. */
 int sink_open_file(sink *out, const char *path, tfm_error *err);
+void sink_rest(sink *s);                   /* closes the file until it is written to again: systems bound the open ones */
 int sink_commit(sink *s, tfm_error *err);  /* also reports what a write had failed with, e.g. a full disk */
 void sink_discard(sink *s);                /* nothing happens if it is committed or never was opened */
 

@@ -78,9 +78,9 @@ int os_info_of(int fd, os_info *info)
     return info_of_handle((HANDLE)_get_osfhandle(fd), info);
 }
 
-int os_open(const char *path, int create)
+int os_open(const char *path, int how)
 {
-    int flags = create ? _O_WRONLY | _O_CREAT | _O_EXCL : _O_RDONLY;
+    int flags = how == OS_READ ? _O_RDONLY : how == OS_WRITE ? _O_WRONLY : _O_WRONLY | _O_CREAT | _O_EXCL;
     wchar_t *wide = to_wide(path);
     int fd = wide != NULL ? _wopen(wide, flags | _O_BINARY | _O_NOINHERIT, _S_IREAD | _S_IWRITE) : -1;
     free(wide);
@@ -192,6 +192,14 @@ int os_mkdir(const char *path)
     return result;
 }
 
+int os_rmdir(const char *path)
+{
+    wchar_t *wide = to_wide(path);
+    int result = wide != NULL ? _wrmdir(wide) : -1;
+    free(wide);
+    return result;
+}
+
 double time_now(void)
 {
     LARGE_INTEGER now, per_second;
@@ -266,10 +274,10 @@ int os_stat(const char *path, os_info *info)
     return 0;
 }
 
-int os_open(const char *path, int create)
+int os_open(const char *path, int how)
 {
-    int fd;
-    do fd = open(path, (create ? O_WRONLY | O_CREAT | O_EXCL : O_RDONLY) | O_CLOEXEC, 0666);
+    int flags = how == OS_READ ? O_RDONLY : how == OS_WRITE ? O_WRONLY : O_WRONLY | O_CREAT | O_EXCL, fd;
+    do fd = open(path, flags | O_CLOEXEC, 0666);
     while (fd < 0 && errno == EINTR);
     return fd;
 }
@@ -369,6 +377,11 @@ FILE *file_open(const char *path, const char *mode)
 int os_mkdir(const char *path)
 {
     return mkdir(path, 0777);
+}
+
+int os_rmdir(const char *path)
+{
+    return rmdir(path);
 }
 
 double time_now(void)

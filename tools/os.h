@@ -23,6 +23,7 @@ FILE *file_open(const char *path, const char *mode);
 
 /* ---- for files.c and terminal.c -------------------------------------------------------------------------------- */
 
+enum { OS_READ, OS_WRITE, OS_CREATE }; /* what is there: to read, to write; a new file to write */
 enum { PATH_ABSENT, PATH_FILE, PATH_DIRECTORY, PATH_OTHER };
 
 typedef struct os_info {
@@ -34,7 +35,7 @@ typedef struct os_info {
 /* These fail as POSIX calls do: with -1 (os_resolve: NULL) and errno. */
 int os_stat(const char *path, os_info *info); /* links are followed */
 int os_info_of(int fd, os_info *info);
-int os_open(const char *path, int create);    /* to read; or a new file to write */
+int os_open(const char *path, int how);       /* OS_... */
 int64_t os_read(int fd, uint64_t offset, void *buf, size_t n); /* may do less than n bytes, as may os_write */
 int64_t os_write(int fd, uint64_t offset, const void *buf, size_t n);
 int os_sync(int fd);                          /* on the disk when it returns, where the system can tell */
@@ -42,6 +43,7 @@ int os_close(int fd);
 int os_rename(const char *from, const char *to); /* replaces `to` in one step */
 int os_remove(const char *path);
 int os_mkdir(const char *path);
+int os_rmdir(const char *path);               /* an empty one */
 char *os_resolve(const char *path);           /* the path behind a link, from malloc */
 
 int os_is_separator(char c);                  /* between the names of a path */

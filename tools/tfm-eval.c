@@ -150,31 +150,43 @@ static void rows_close(row_file *f)
 
 enum { NPY_HEADER = 128 };
 
-typedef struct trace_entry { char name[80]; int64_t rows, cols; } trace_entry;
+typedef struct trace_entry {
+    char name[80];
+    sink out; /* at rest between appends: there are hundreds */
+    int64_t rows, cols;
+} trace_entry;
 typedef struct trace {
-    const char *dir;
+    const run *run;
+    const char *dir; /* NULL: nothing is traced */
+    int is_new;      /* the directory was not there before */
     trace_entry *entries; /* in order of first appearance */
     size_t n, capacity, next; /* next: where the following name most likely is */
+    sink index;
     int finished;
     tfm_error err; /* the first failure; the callback cannot return it */
 } trace;
 
-/* "DIR/name.npy" opened; NULL with t->err filled. */
-static FILE *trace_file(trace *t, const char *name, const char *mode)
+/* DIR/name as an output that appears in trace_commit. */
+static int trace_file(trace *t, sink *out, const char *name)
 {
     arena a = { NULL, 0, 0, 0 };
     const char *path = arena_printf(&a, "%s/%s", t->dir, name);
-    FILE *f = path ? file_open(path, mode) : NULL;
-    if (!f) tool_fail(&t->err, TFM_ERR_IO, "%s/%s: cannot be written", t->dir, name);
+    if (path) run_open_output(t->run, out, path, &t->err);
+    else tool_fail(&t->err, TFM_ERR_MEMORY, "%s/%s: no memory", t->dir, name);
     arena_free(&a);
-    return f;
+    return t->err.code;
 }
 
-static void trace_close(trace *t, const char *name, FILE *f, int bad)
+static int trace_open(trace *t, tfm_error *err)
 {
-    if (fclose(f) != 0 || bad) tool_fail(&t->err, TFM_ERR_IO, "%s/%s: cannot be written", t->dir, name);
+    if (!t->dir) return 0;
+    t->is_new = path_kind(t->dir) == PATH_ABSENT;
+    if (make_directory(t->dir, err)) return err->code;
+    if (trace_file(t, &t->index, "index.txt")) *err = t->err;
+    return t->err.code;
 }
 
+/* NULL with t->err filled. */
 static trace_entry *trace_find(trace *t, const char *name)
 {
     trace_entry *grown;
@@ -186,15 +198,20 @@ static trace_entry *trace_find(trace *t, const char *name)
         return e;
     }
     grown = (trace_entry *)array_grow(t->entries, &t->capacity, t->n + 1, sizeof *t->entries);
-    if (!grown) return NULL;
+    if (!grown) {
+        tool_fail(&t->err, TFM_ERR_MEMORY, "%s: no memory for the trace", t->dir);
+        return NULL;
+    }
     t->entries = grown;
-    grown += t->n++;
+    grown += t->n;
     memset(grown, 0, sizeof *grown);
     snprintf(grown->name, sizeof grown->name, "%s", name);
+    if (trace_file(t, &grown->out, name)) return NULL;
+    t->n++;
     return grown;
 }
 
-/* The header of a .npy file, version 1.0: always NPY_HEADER bytes, so that it can be written again at the end. */
+/* The header of a .npy file, version 1.0: always NPY_HEADER bytes, so that it can be written when all rows are. */
 static void npy_header(char out[NPY_HEADER], int64_t rows, int64_t cols)
 {
     int n;
@@ -211,20 +228,15 @@ static void npy_header(char out[NPY_HEADER], int64_t rows, int64_t cols)
 static void trace_append(trace *t, trace_entry *e, const float *data, int64_t rows, int64_t cols)
 {
     unsigned char bytes[4096];
-    char header[NPY_HEADER];
-    const size_t total = (size_t)rows * (size_t)cols;
+    const size_t total = (size_t)rows * (size_t)cols, most = sizeof bytes / 4;
+    uint64_t at = NPY_HEADER + (uint64_t)e->rows * (uint64_t)cols * 4;
     size_t done, n;
-    FILE *f = trace_file(t, e->name, e->rows ? "ab" : "wb");
-    int bad = 0;
-    if (!f) return;
-    npy_header(header, 0, cols);
-    if (e->rows == 0) bad = fwrite(header, 1, NPY_HEADER, f) != NPY_HEADER;
-    for (done = 0; done < total && !bad; done += n) {
-        n = total - done < sizeof bytes / 4 ? total - done : sizeof bytes / 4;
+    for (done = 0; done < total; done += n, at += n * 4) {
+        n = total - done < most ? total - done : most;
         floats_to_bytes(bytes, data + done, n);
-        bad = fwrite(bytes, 4, n, f) != n;
+        if (sink_write(&e->out, at, bytes, n * 4, &t->err)) return;
     }
-    trace_close(t, e->name, f, bad);
+    sink_rest(&e->out);
     e->rows += rows;
     e->cols = cols;
 }
@@ -238,8 +250,8 @@ static void on_trace(void *user, const char *name, int32_t layer, const float *d
     if (layer < 0) snprintf(file, sizeof file, "%.60s.npy", name);
     else snprintf(file, sizeof file, "L%02d.%.60s.npy", (int)layer, name);
     e = trace_find(t, file);
-    if (!e) tool_fail(&t->err, TFM_ERR_MEMORY, "%s: no memory for the trace", t->dir);
-    else if (e->rows && e->cols != cols) tool_fail(&t->err, TFM_ERR_FORMAT, "%s/%s: its width changes", t->dir, file);
+    if (!e) return;
+    if (e->rows && e->cols != cols) tool_fail(&t->err, TFM_ERR_FORMAT, "%s/%s: its width changes", t->dir, file);
     else trace_append(t, e, data, rows, cols);
 }
 
@@ -247,20 +259,39 @@ static void on_trace(void *user, const char *name, int32_t layer, const float *d
 static int trace_finish(trace *t, tfm_error *err)
 {
     char header[NPY_HEADER];
+    uint64_t at = 0;
     size_t i;
-    FILE *index = trace_file(t, "index.txt", "wb");
-    for (i = 0; i < t->n && !t->err.code; i++) {
-        const trace_entry *e = &t->entries[i];
-        FILE *f = trace_file(t, e->name, "r+b");
-        if (!f) break;
-        fprintf(index, "%s\n", e->name);
+    for (i = 0; i < t->n; i++) {
+        trace_entry *e = &t->entries[i];
+        const size_t n = strlen(e->name);
         npy_header(header, e->rows, e->cols);
-        trace_close(t, e->name, f, fwrite(header, 1, NPY_HEADER, f) != NPY_HEADER);
+        if (sink_write(&e->out, 0, header, NPY_HEADER, err) || sink_write(&t->index, at, e->name, n, err) ||
+            sink_write(&t->index, at + n, "\n", 1, err))
+            return err->code;
+        sink_rest(&e->out);
+        at += n + 1;
     }
-    if (index) trace_close(t, "index.txt", index, ferror(index));
     t->finished = 1;
-    *err = t->err;
-    return t->err.code;
+    return 0;
+}
+
+/* The files take their names, the index last; without this, trace_close removes them, and a directory made for them. */
+static int trace_commit(trace *t, tfm_error *err)
+{
+    size_t i;
+    for (i = 0; i < t->n; i++)
+        if (sink_commit(&t->entries[i].out, err)) return err->code;
+    t->is_new = 0;
+    return t->dir ? sink_commit(&t->index, err) : 0;
+}
+
+static void trace_close(trace *t)
+{
+    size_t i;
+    for (i = 0; i < t->n; i++) sink_discard(&t->entries[i].out);
+    sink_discard(&t->index);
+    if (t->is_new) os_rmdir(t->dir);
+    free(t->entries);
 }
 
 /* ---- EVALUATING IDS -------------------------------------------------------------------------------------------- */
@@ -332,13 +363,15 @@ static int write_outputs(run *r, const id_list *list, outputs *o, int64_t *last)
     tfm_error err;
     int bad = rows_open(r, &o->logits, &err);
     if (!bad) bad = rows_open(r, &o->hidden, &err);
+    if (!bad) bad = trace_open(&o->trace, &err);
     if (!bad) bad = evaluate(r, list, o, last, &err);
-    if (!bad && o->trace.dir) bad = trace_finish(&o->trace, &err);
+    if (!bad) bad = trace_finish(&o->trace, &err);
     if (!bad) bad = rows_commit(&o->logits, &err);
     if (!bad) bad = rows_commit(&o->hidden, &err);
+    if (!bad) bad = trace_commit(&o->trace, &err);
     rows_close(&o->logits);
     rows_close(&o->hidden);
-    free(o->trace.entries);
+    trace_close(&o->trace);
     return bad ? tool_error("%s", err.msg) : CLI_GO_ON;
 }
 
@@ -351,6 +384,7 @@ static void plan(run *r, const id_list *list, outputs *o)
     o->hidden.path = hidden_path;
     o->hidden.row = tfm_hidden;
     o->hidden.width = r->config->d_model;
+    o->trace.run = r;
     o->trace.dir = trace_path;
     r->setup.trace_user = &o->trace;
     if (trace_path) r->setup.trace = on_trace;
@@ -374,7 +408,6 @@ static int eval_ids(run *r)
 {
     id_list list;
     outputs o;
-    tfm_error err;
     int64_t last = 0;
     int status = read_ids(&list);
     if (status == CLI_GO_ON && !options.ctx) {
@@ -382,7 +415,6 @@ static int eval_ids(run *r)
         r->setup.n_ctx = need < most ? (int32_t)need : (int32_t)most;
     }
     if (status == CLI_GO_ON) status = check_ids(r, &list);
-    if (status == CLI_GO_ON && trace_path && make_directory(trace_path, &err)) status = tool_error("%s", err.msg);
     if (status == CLI_GO_ON) {
         plan(r, &list, &o);
         status = run_start(r);
