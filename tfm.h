@@ -8920,6 +8920,15 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
 #define TFM__FLAT
 #define TFM__LOOP
 #endif
+/* NOW: a vector is made here, where gcc would make all products before it adds them, or what several share once for each.
+   STAY: it is read from memory here, where gcc would keep it in a register that sums need more. */
+#ifdef __GNUC__
+#define TFM__NOW(vector) __asm__ volatile("" : "+v"(vector))
+#define TFM__STAY(object) __asm__ volatile("" : "+m"(object))
+#else
+#define TFM__NOW(vector) (void)(vector)
+#define TFM__STAY(object) (void)(object)
+#endif
 #if TFM__PASS_PORTABLE
 #define TFM__BODY TFM__NOINLINE TFM__UNUSED
 #define TFM__UNROLL
@@ -9349,12 +9358,6 @@ TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
     return acc;
 }
 #else
-/* gcc would make the products of all groups first, and keep them on the stack. */
-#ifdef __GNUC__
-#define TFM__NOW(vector) __asm__ volatile("" : "+x"(vector))
-#else
-#define TFM__NOW(vector) (void)(vector)
-#endif
 /* sum[t] + the products of n groups of codes with those of nt tokens, at most 2. maddubs adds two products in int16: `deep`
    groups fit before they must be widened (15 * 127 * 2 * 8 = 30480). */
 TFM__BODY void FN(dot_tokens)(const int nt, VI *sum, const VB *c, const int n, const int8_t *const *x, const int bits) {
@@ -9392,14 +9395,15 @@ TFM__BODY void FN(dot_tokens)(const int nt, VI *sum, const VB *c, const int n, c
         }
     }
 }
-#undef TFM__NOW
 TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
     FN(dot_tokens)(1, &acc, c, n, &x, bits);
     return acc;
 }
 TFM__BODY void FN(pair_groups)(VB *c) { (void)c; } /* they are as dot_pairs wants them */
-TFM__BODY void FN(dot_pairs)(const int nt, VI *sum, const VB *c, const int n, const uint8_t *const *rows, size_t at, int bits) {
+TFM__BODY void FN(dot_pairs)(const int nt, const int ns, VI *sum, const VB *c, const int n, const uint8_t *const *rows,
+                             size_t at, int bits) {
     const int8_t *x[2];
+    (void)ns;
     x[0] = (const int8_t *)rows[0] + at, x[1] = (const int8_t *)rows[nt - 1] + at;
 #ifdef __GNUC__
     __asm__("" : "+r"(x[0]), "+r"(x[1])); /* addresses that gcc would keep one for each group */
@@ -9427,8 +9431,11 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #define FN(name) tfm__##name##_avx512
 #define TFM__PASS_ISA TFM_ISA_AVX512
 #define TFM__PASS_NAME "avx512"
-#define TFM__TOKENS 12
-#define TFM__ABREAST 12 /* a product takes 5 cycles, two begin in each */
+#define TFM__TOKENS 96
+#define TFM__ABREAST 6 /* times 2 strips: a product takes 5 cycles, two begin in each; their codes are 16 more of 32 registers */
+#define TFM__SIDE 2    /* strips that share what is loaded of activations: loads are as dear as products */
+#define TFM__EACH_TILED TFM__LOOP
+#define TFM__PAIRED
 #define TFM__FLIP 1
 #define TFM__SUMS_AS_BITS
 #else
@@ -9481,17 +9488,7 @@ TFM__BODY VF FN(from_bits)(VI a) { return _mm512_castsi512_ps(a); }
 TFM__BODY VI FN(round)(VF a) { return _mm512_cvtps_epi32(a); }
 TFM__BODY VF FN(to_float)(VI a) { return _mm512_cvtepi32_ps(a); }
 #ifdef TFM__SUMS_AS_BITS
-/* 1.5 * 2^23. Loaded: gcc would copy a register, which takes a port that the products need. */
-TFM__BODY VI FN(sum_start)(void) {
-    static const int32_t start = 0x4b400000;
-    VI r;
-#ifdef __GNUC__
-    __asm__ volatile("vpbroadcastd %1, %0" : "=v"(r) : "m"(start));
-#else
-    r = _mm512_set1_epi32(start);
-#endif
-    return r;
-}
+TFM__BODY VI FN(sum_start)(void) { return _mm512_set1_epi32(0x4b400000); } /* 1.5 * 2^23 */
 #endif
 TFM__BODY VI FN(iset)(int32_t x) { return _mm512_set1_epi32(x); }
 TFM__BODY VI FN(iadd)(VI a, VI b) { return _mm512_add_epi32(a, b); }
@@ -9575,6 +9572,23 @@ TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
         acc = _mm512_dpbusd_epi32(acc, c[g], _mm512_set1_epi32(four));
     }
     return acc;
+}
+TFM__BODY void FN(pair_groups)(VB *c) { (void)c; }
+TFM__BODY void FN(dot_pairs)(const int nt, const int ns, VI *sum, VB *c, const int n, const uint8_t *const *rows,
+                             size_t at, int bits) {
+    (void)bits;
+    TFM__UNROLL
+    for (int g = 0; g < n; g++) {
+        TFM__UNROLL
+        for (int t = 0; t < nt; t++) {
+            int32_t four;
+            memcpy(&four, rows[t] + at + 4 * g, 4);
+            __m512i x = _mm512_set1_epi32(four);
+            TFM__NOW(x);
+            TFM__UNROLL
+            for (int s = 0; s < ns; s++) sum[t * ns + s] = _mm512_dpbusd_epi32(sum[t * ns + s], c[8 * s + g], x);
+        }
+    }
 }
 TFM__BODY VI FN(pairs)(VI low, VI high) {
     return _mm512_mask_blend_epi16(0xaaaaaaaau, low, _mm512_slli_epi32(high, 16));
@@ -9823,8 +9837,9 @@ TFM__BODY int32x4_t FN(high_halves)(int32x4_t a, int32x4_t b) {
 TFM__BODY int32x4_t FN(load_x)(const uint8_t *p) { return vreinterpretq_s32_u8(vld1q_u8(p)); }
 /* sum[t] + the products of n groups of paired codes with the activations of nt tokens, those at rows[t] + at on; the sums
    start alike in all rows. One product is of 2 tokens and 2 rows. */
-TFM__BODY void FN(dot_pairs)(const int nt, VI *sum, const VB *c, const int n, const uint8_t *const *rows, size_t at, int bits) {
-    (void)bits;
+TFM__BODY void FN(dot_pairs)(const int nt, const int ns, VI *sum, const VB *c, const int n, const uint8_t *const *rows,
+                             size_t at, int bits) {
+    (void)ns, (void)bits;
     int32x4_t acc[TFM__ABREAST / 2][8], x[TFM__ABREAST / 2][2];
     TFM__UNROLL
     for (int i = 0; i < 8 * nt / 2; i++) acc[i / 8][i % 8] = FN(low_halves)(sum[i / 8 * 2].v[0], sum[i / 8 * 2 + 1].v[0]);
@@ -10038,6 +10053,7 @@ TFM__BODY VI FN(byte)(VB a, int j) {
 #define TFM__KEEP(pointer) __asm__("" : "+r"(pointer))
 /* A vector is computed here, not where it is used: engines keep the order that they get, and run out of registers where
    all loads come first. (From 19 on clang has no vectors in asm.) */
+#undef TFM__NOW
 #if __clang_major__ < 19
 #define TFM__NOW(vector) __asm__ volatile("" : "+r"(vector))
 #else
@@ -10815,6 +10831,9 @@ static void FN(embed)(float *out, const tfm_tensor *w, int64_t row, float scale)
 #define TFM__EACH_TILED TFM__EACH_TOKEN
 #define TFM__TILE(left) TFM__TOKENS
 #endif
+#ifndef TFM__SIDE
+#define TFM__SIDE 1
+#endif
 #ifndef TFM__BESIDE
 #define TFM__EACH_OUTPUT TFM__FLAT
 #define TFM__BESIDE 4 /* queries that share the loads of keys or values */
@@ -10905,11 +10924,6 @@ TFM__INNER const float *FN(block_scales)(const int fmt, float *wide, const uint8
     if (tfm__formats[fmt].scale_kind == TFM__SC_E8M0) return NULL;
     FN(widen_scales)(wide, s, tfm__formats[fmt].min ? 32 : 16);
     return wide;
-}
-#else
-TFM__INNER const float *FN(block_scales)(const int fmt, float *wide, const uint8_t *s) {
-    (void)fmt, (void)wide, (void)s;
-    return NULL;
 }
 #endif
 
@@ -11010,17 +11024,25 @@ TFM__INNER PI PART(unit_start)(const int fmt, int h, PI zeros, const int16_t *su
     return zero ? PART(dot2)(PART(sum_start)(), PART(half_zeros)(fmt, h, zeros), sums) : PART(sum_start)();
 }
 
-/* acc + one unit times one token (the manual's "the same bits"), given the sums of codes times activations: of all, or of
-   the two halves; then the minima. `mins` are pairs for the sums of the activations of the two halves. */
-TFM__INNER PF PART(unit_add)(const int fmt, PF acc, PI a, PI b, const PART(scales) *s, PI mins, const FN(unit_x) *x) {
+/* acc + one unit times one token (the manual's "the same bits"): the sum of codes times activations, of all or of one half
+   after the other, then the minima. */
+TFM__INNER PF PART(sum_add)(PF acc, PI sum, PF d, const FN(unit_x) *x) {
+    return PART(madd)(PART(sum_times)(sum, x), d, acc);
+}
+/* `mins` are pairs for the sums of the activations of the two halves. */
+TFM__INNER PF PART(mins_add)(const int fmt, PF acc, const PART(scales) *s, PI mins, const FN(unit_x) *x) {
     const tfm__format *f = &tfm__formats[fmt];
-    acc = PART(madd)(PART(sum_times)(a, x), s->d[0], acc);
-    if (f->sub == 16) acc = PART(madd)(PART(sum_times)(b, x), s->d[1], acc);
     if (!f->min) return acc;
     if (f->min == 1) return PART(madd)(s->m, PART(set)(x->total), acc);
     if (f->sub == 32) return PART(nmadd)(s->m, PART(set)(x->total), acc);
     const PF least = PART(to_float)(PART(dot2)(PART(iset)(0), mins, x->sums));
     return PART(nmadd)(PART(mul)(least, PART(set)(x->d)), s->m, acc);
+}
+/* The whole; b is the second half, where sums go by halves. */
+TFM__INNER PF PART(unit_add)(const int fmt, PF acc, PI a, PI b, const PART(scales) *s, PI mins, const FN(unit_x) *x) {
+    acc = PART(sum_add)(acc, a, s->d[0], x);
+    if (tfm__formats[fmt].sub == 16) acc = PART(sum_add)(acc, b, s->d[1], x);
+    return PART(mins_add)(fmt, acc, s, mins, x);
 }
 
 #ifdef TFM__BY_ROWS
@@ -11240,82 +11262,116 @@ TFM__BODY void FN(q8_tile)(const int fmt, int nt, const tfm_matmul_args *a, int6
     FN(any_tile)(&tfm__formats[fmt], fill, add, nt, a, strip, t0);
 }
 #else
-/* The tokens that go side by side; of halves, whose scales are more, not too many. */
-TFM__BODY int FN(abreast)(const int fmt) {
-    return tfm__formats[fmt].sub == 16 && TFM__ABREAST > 4 ? TFM__ABREAST / 2 : TFM__ABREAST;
-}
-
-/* acc[t][p] += one unit times token t, of nt tokens: group by group, so that as many chains run side by side. */
-TFM__BODY void PART(unit_dots)(const int fmt, const int nt, PF (*acc)[16 / TFM__ROWS], int p, const PB *c,
-                               const PART(scales) *s, PI mins, PI zeros, const uint8_t *const *rows, size_t at) {
+/* sum[t][s] = half h of a unit, or all of it, times token t, for ns strips: group by group, so that as many chains run
+   side by side. */
+TFM__BODY void PART(half_dots)(const int fmt, const int h, const int nt, const int ns, PI *sum, PB *c, PI zeros,
+                               const uint8_t *const *rows, size_t at) {
     const tfm__format *f = &tfm__formats[fmt];
     const int groups = f->sub == 16 ? 4 : 8, step = nt > 1 ? 1 : groups;
-    PI sum[2][TFM__ABREAST];
     TFM__UNROLL
-    for (int h = 0; h < 8 / groups; h++) {
-        const int g0 = h * groups;
+    for (int t = 0; t < nt; t++) {
+        const PI start = PART(unit_start)(fmt, h, zeros, FN(unit_of)(rows[t] + at).sums);
         TFM__UNROLL
-        for (int t = 0; t < nt; t++) sum[h][t] = PART(unit_start)(fmt, h, zeros, FN(unit_of)(rows[t] + at).sums);
+        for (int s = 0; s < ns; s++) sum[t * ns + s] = start;
+    }
+    at += 16 * (size_t)h;
+    c += 4 * h;
 #ifdef TFM__PAIRED
-        if (nt > 1) FN(dot_pairs)(nt, sum[h], c + g0, groups, rows, at + 4 * (size_t)g0, f->wide);
-        const int from = nt > 1 ? groups : 0;
-#else
-        const int from = 0;
+    if (nt > 1) {
+        FN(dot_pairs)(nt, ns, sum, c, groups, rows, at, f->wide);
+        return;
+    }
 #endif
+    TFM__UNROLL
+    for (int g = 0; g < groups; g += step) {
         TFM__UNROLL
-        for (int g = g0 + from; g < g0 + groups; g += step) {
+        for (int t = 0; t < nt; t++) {
+            const int8_t *q = (const int8_t *)rows[t] + at;
+            TFM__KEEP(q);
+            sum[t] = PART(dot)(sum[t], c + g, step, q + 4 * g, f->wide);
+        }
+    }
+}
+
+/* acc[t][p] += one unit times token t, of nt tokens, for ns strips. */
+TFM__BODY void PART(unit_dots)(const int fmt, const int nt, const int ns, PF (*acc)[TFM__SIDE * 16 / TFM__ROWS], int p, PB *c,
+                               PART(scales) *s, const PI *mins, PI zeros, const uint8_t *const *rows, size_t at) {
+    const int halves = tfm__formats[fmt].sub == 16 ? 2 : 1;
+    TFM__UNROLL
+    for (int h = 0; h < halves; h++) {
+        PI sum[TFM__ABREAST * TFM__SIDE];
+        PART(half_dots)(fmt, h, nt, ns, sum, c, zeros, rows, at);
+        if (ns > 1) for (int i = 0; i < ns; i++) TFM__STAY(s[i]);
+        TFM__UNROLL
+        for (int t = 0; t < nt; t++) {
+            const FN(unit_x) x = FN(unit_of)(rows[t] + at);
             TFM__UNROLL
-            for (int t = 0; t < nt; t++) {
-                const int8_t *q = FN(unit_of)(rows[t] + at).codes;
-                TFM__KEEP(q);
-                sum[h][t] = PART(dot)(sum[h][t], c + g, step, q + 4 * g, f->wide);
+            for (int i = 0; i < ns; i++) {
+                PF *to = &acc[t][p * ns + i];
+                *to = PART(sum_add)(*to, sum[t * ns + i], s[i].d[h], &x);
+                if (h + 1 == halves) *to = PART(mins_add)(fmt, *to, s + i, mins[i], &x);
             }
         }
     }
+}
+
+/* Part p of a unit of ns strips, `next` bytes apart: 8 groups of codes each, their scales and minima. */
+TFM__BODY void PART(unit_load)(const int fmt, const int ns, PB *c, PART(scales) *s, PI *mins, const uint8_t *codes,
+                               const uint8_t *scales, size_t next, int u, int p) {
     TFM__UNROLL
-    for (int t = 0; t < nt; t++) {
-        const FN(unit_x) x = FN(unit_of)(rows[t] + at);
-        acc[t][p] = PART(unit_add)(fmt, acc[t][p], sum[0][t], sum[f->sub == 16][t], s, mins, &x);
+    for (int i = 0; i < ns; i++, c += 8, codes += next, scales += next) {
+        PART(unpack)(fmt, codes + 4 * TFM__ROWS * p, c);
+        TFM__UNROLL
+        for (int g = 0; g < 8; g++) c[g] = tfm__formats[fmt].wide == 8 && TFM__FLIP ? PART(flip)(c[g]) : c[g];
+        s[i] = PART(unit_scales)(fmt, scales, NULL, u, TFM__ROWS * p);
+        mins[i] = PART(pairs)(s[i].mn[0], s[i].mn[1]);
     }
 }
 
-/* One strip times nt tokens from t0 on, `abreast` of them at a time; those past n are the last one again. */
-TFM__BODY void FN(q8_tile)(const int fmt, const int abreast, const int nt, const tfm_matmul_args *a, int64_t strip,
-                           int64_t t0) {
+/* The rows of strips [strip, end) in y are fetched to be written, for tokens [t0, t1): stores that miss would hold up all
+   others behind them. */
+TFM__BODY void FN(fetch_out)(const tfm_matmul_args *a, int64_t strip, int64_t end, int64_t t0, int64_t t1) {
+    for (int64_t t = t0; t < t1 && t < a->n; t++) {
+        const float *y = a->y + (size_t)t * a->y_stride;
+        TFM__PREFETCH_OUT(y + 16 * strip);
+        if (TFM__SIDE > 1) TFM__PREFETCH_OUT(y + 16 * end - 16);
+    }
+}
+
+/* ns strips times nt tokens from t0 on, `abreast` of them at a time; tokens past n are the last one again, strips from `end`
+   on the first. */
+TFM__BODY void FN(q8_tile)(const int fmt, const int abreast, const int ns, const int nt, const tfm_matmul_args *a,
+                           int64_t strip, int64_t end, int64_t t0) {
     const tfm__format *f = &tfm__formats[fmt];
-    const int64_t cols = a->w->cols, blocks = tfm__quotient(cols, f->info.block);
+    const int64_t blocks = tfm__quotient(a->w->cols, f->info.block), step = nt / (blocks * (f->info.block / 32)) + 1;
     const int units = f->info.block / 32, zero = f->wide == 8 ? 128 * TFM__FLIP : f->zero;
-    const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * tfm__strip_of(f, blocks);
+    const size_t bytes = tfm__strip_of(f, blocks), next = end - strip < ns ? 0 : bytes;
+    const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * bytes, *rows[TFM__TOKENS];
     const uint8_t *scales = codes + tfm__scales_at(f, blocks, 0);
     const PI zeros = PART(pairs)(PART(iset)(-zero), PART(iset)(-zero));
-    const uint8_t *rows[TFM__TOKENS];
-    PF acc[TFM__TOKENS][16 / TFM__ROWS];
+    PF acc[TFM__TOKENS][TFM__SIDE * 16 / TFM__ROWS];
+    int64_t fetched = 0;
     size_t at = 0;
     TFM__EACH_TILED
     for (int t = 0; t < nt; t++) {
-        const int64_t token = t0 + t < a->n ? t0 + t : a->n - 1;
-        rows[t] = (const uint8_t *)a->x + (size_t)token * a->x_stride;
-        if (nt > 1) TFM__PREFETCH_OUT(a->y + (size_t)token * a->y_stride + 16 * strip);
-        for (int p = 0; p < 16 / TFM__ROWS; p++) acc[t][p] = PART(set)(0.0f);
+        rows[t] = (const uint8_t *)a->x + (size_t)(t0 + t < a->n ? t0 + t : a->n - 1) * a->x_stride;
+        for (int p = 0; p < ns * 16 / TFM__ROWS; p++) acc[t][p] = PART(set)(0.0f);
     }
     for (int64_t b = 0; b < blocks; b++, scales += tfm__scale_bytes(f)) {
-        float room[32];
-        const float *wide = FN(block_scales)(fmt, room, scales);
         for (int u = 0; u < units; u++, at += TFM__UNIT_X, codes += 64 * f->bits) {
+            if (nt > 1 && fetched < nt) FN(fetch_out)(a, strip, end, t0 + fetched, t0 + fetched + step), fetched += step;
             TFM__EACH_PART
             for (int p = 0; p < 16 / TFM__ROWS; p++) {
-                PB c[8];
-                PART(unpack)(fmt, codes + 4 * TFM__ROWS * p, c);
-                TFM__UNROLL
-                for (int g = 0; g < 8; g++) c[g] = f->wide == 8 && TFM__FLIP ? PART(flip)(c[g]) : c[g];
+                PB c[TFM__SIDE * 8];
+                PART(scales) s[TFM__SIDE];
+                PI mins[TFM__SIDE];
+                PART(unit_load)(fmt, ns, c, s, mins, codes, scales, next, u, p);
 #ifdef TFM__PAIRED
                 if (abreast > 1) FN(pair_groups)(c);
 #endif
-                const PART(scales) s = PART(unit_scales)(fmt, scales, wide, u, TFM__ROWS * p);
-                const PI mins = PART(pairs)(s.mn[0], s.mn[1]);
                 TFM__EACH_TILED
                 for (int t = 0; t < nt; t += abreast)
-                    PART(unit_dots)(fmt, abreast, acc + t, p, c, &s, mins, zeros, rows + t, at);
+                    PART(unit_dots)(fmt, abreast, ns, acc + t, p, c, s, mins, zeros, rows + t, at);
             }
         }
     }
@@ -11323,7 +11379,9 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int abreast, const int nt, const
     for (int t = 0; t < nt; t++) {
         if (t > 0 && t0 + t >= a->n) break;
         TFM__EACH_PART
-        for (int p = 0; p < 16 / TFM__ROWS; p++) PART(finish)(a, 16 * strip + TFM__ROWS * p, t0 + t, acc[t][p]);
+        for (int p = 0; p < 16 / TFM__ROWS * ns && p < 16 / TFM__ROWS * (end - strip); p++) {
+            PART(finish)(a, 16 * strip + TFM__ROWS * p, t0 + t, acc[t][p]);
+        }
     }
 }
 
@@ -11421,28 +11479,33 @@ TFM__BODY int FN(one)(const int fmt, const tfm_matmul_args *a, int64_t strip, in
 }
 #endif
 
-/* Tokens in portions whose rows stay in the second-level cache while the strips pass by. A tile that is not full costs
-   less than three tokens one by one, each of which reads the weights anew. */
+/* Tokens in portions whose rows stay in the second-level cache while the strips pass by: whole tiles, or where rows are long
+   a part of one. A tile that is not full costs less than three tokens one by one, each of which reads the weights anew. */
 TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
-    const int64_t fit = (int64_t)((1u << 19) / tfm_q8_row_bytes(a->w->cols)) / TFM__TOKENS * TFM__TOKENS;
-    const int64_t portion = fit ? fit : TFM__TOKENS;
+    const int64_t fit = (int64_t)((5u << 17) / tfm_q8_row_bytes(a->w->cols)), some = TFM__TOKENS < 24 ? TFM__TOKENS : 24;
+    const int64_t portion = fit < some ? some : fit < TFM__TOKENS ? fit / some * some : fit / TFM__TOKENS * TFM__TOKENS;
     for (int64_t t0 = 0; t0 < a->n; t0 += portion) {
         const int64_t t1 = a->n - t0 < portion ? a->n : t0 + portion;
+#ifdef TFM__SMALL
         for (int64_t s = strip0; s < strip1; s++) {
             int64_t t = t0;
-#ifdef TFM__SMALL
             for (int nt; t < t1; t += nt) {
                 nt = (int)(t1 - t < TFM__TOKENS ? t1 - t : TFM__TOKENS);
                 if (nt > 1 || !FN(one)(fmt, a, s, t)) FN(q8_tile)(fmt, nt, a, s, t);
             }
-#else
-            for (int64_t tile = 0; t + 2 < t1; t += TFM__TILE(t1 - t), tile++) {
-                if (s + 1 < strip1) FN(fetch_ahead)(fmt, a, s + 1, tile, (t1 - t0) / TFM__TOKENS + 1);
-                FN(q8_tile)(fmt, FN(abreast)(fmt), TFM__TILE(t1 - t), a, s, t);
-            }
-            for (; t < t1; t++) FN(q8_tile)(fmt, 1, 1, a, s, t);
-#endif
         }
+#else
+        const int64_t tiles = (t1 - t0) / TFM__TOKENS + 1;
+        for (int64_t s = strip0; s < strip1; s += TFM__SIDE) {
+            const int64_t end = strip1 - s < TFM__SIDE ? strip1 : s + TFM__SIDE;
+            int64_t t = t0;
+            for (int64_t tile = 0; t + 2 < t1; t += TFM__TILE(t1 - t), tile++) {
+                for (int64_t i = end; i < strip1 && i < end + TFM__SIDE; i++) FN(fetch_ahead)(fmt, a, i, tile, tiles);
+                FN(q8_tile)(fmt, TFM__ABREAST, TFM__SIDE, TFM__TILE(t1 - t), a, s, end, t);
+            }
+            for (; t < t1; t++) for (int64_t i = s; i < end; i++) FN(q8_tile)(fmt, 1, 1, 1, a, i, i + 1, t);
+        }
+#endif
     }
 }
 
@@ -12139,6 +12202,7 @@ static const tfm_kernels FN(kernels) = {
 #undef TFM__PASS_NAME
 #undef TFM__TOKENS
 #undef TFM__ABREAST
+#undef TFM__SIDE
 #undef TFM__QUERIES
 #undef TFM__STRIPS
 #undef TFM__FLIP
