@@ -448,6 +448,18 @@ expect "file_bytes" test "$(json file_bytes)" = "$(size "$MODEL")"
 KV=$(json kv_bytes)
 run 0 tfm-inspect "$MODEL" --json -c $CTX --kv f16
 expect "an f32 cache is not twice an f16 cache" test "$KV" -eq $((2 * $(json kv_bytes)))
+# formula MODEL ARGS...: the products that are printed add up to the library's bytes.
+formula() {
+    run 0 tfm-inspect "$@" --json
+    KV=$(json kv_bytes)
+    run 0 tfm-inspect "$@"
+    expect "$*: the formula printed does not give a cache of $KV bytes" \
+        awk -v kv="$KV" '/ layers? x 2 x / { sum += $1 * 2 * $6 * $9 * $11 * $14 } END { exit sum != kv }' "$OUT"
+}
+for kv in f32 f16 bf16 q8_0; do formula "$MODEL" -c $CTX --kv $kv; done
+for m in gemma3 llama4 sparse_fixed_near; do # windows, chunks, strides: the tests of families leave these
+    [ ! -f "$BUILD/tests/$m.tfm" ] || formula "$BUILD/tests/$m.tfm" -c 40 --batch 3
+done
 done_with "tfm-inspect: description"
 
 run 0 tfm-inspect "$MODEL" --tensor output_norm.weight --out "$WORK/tensor"

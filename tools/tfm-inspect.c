@@ -189,6 +189,29 @@ static void print_types(const tfm_model *m)
                human_size(size, types[k].bytes));
 }
 
+/* Positions that a layer of this block keeps, see tfm_session_kv_bytes. */
+static int32_t cache_positions(const run *r, const tfm_block *b)
+{
+    const int32_t ctx = r->setup.n_ctx, batch = r->setup.n_batch ? r->setup.n_batch : 512;
+    const int near = b->mask >= TFM_MASK_STRIDED && b->mask_part == TFM_PART_NEAR;
+    const int32_t reach = near && (!b->window || b->mask_stride < b->window) ? b->mask_stride : b->window;
+    return reach && (int64_t)reach + batch < ctx ? reach + batch : ctx;
+}
+
+/* How the cache's bytes come about: a product for each kind of layer. */
+static void print_cache(const run *r)
+{
+    static const double value_bytes[] = { 0, 4, 2, 2, 34.0 / 32 }; /* by TFM_KV_; Q8_0: 32 codes and a scale */
+    const tfm_config *c = r->config;
+    int32_t i, k, n;
+    for (i = 0; i < c->n_blocks; i++) {
+        const tfm_block *b = &c->blocks[i];
+        for (n = 0, k = 0; k < c->n_layers; k++) n += tfm_model_block(r->model, k) == b;
+        printf("    %3d layer%s x 2 x %d head%s x %d x %d positions x %g bytes\n", (int)n, n == 1 ? "" : "s",
+               (int)b->n_kv_heads, b->n_kv_heads == 1 ? "" : "s", (int)b->head_dim, (int)cache_positions(r, b), value_bytes[r->setup.kv ? r->setup.kv : TFM_KV_F16]);
+    }
+}
+
 static void print_memory(const run *r, const memory *m)
 {
     char a[16], b[16];
@@ -197,6 +220,7 @@ static void print_memory(const run *r, const memory *m)
            run_kv_names[options.kv], (int)r->setup.n_threads, ink(INK_PLAIN));
     printf("  weights and tables    %s, mapped or read\n", human_size(a, m->file));
     printf("  key-value cache       %s\n", human_size(a, m->kv));
+    print_cache(r);
     printf("  session               %s, the cache included\n", human_size(a, m->session));
     printf("  together              %s\n", human_size(a, m->file + m->session));
     if (r->config->tied) printf("  saved by tying        %s\n", human_size(b, m->tied_saved));
