@@ -89,16 +89,16 @@ static void release_tiny(void *user, void *p, size_t size) {
 }
 
 static void test_context_numbers(fixture *f) {
-    static const struct { int32_t n_ctx, n_batch, threads; tfm_result want; } rows[] = {
-        { -1, 0, 1, TFM_ERR_ARG },
-        { INT32_MIN, 0, 1, TFM_ERR_ARG },
-        { 16, -1, 1, TFM_ERR_ARG },
-        { 16, 0, -1, TFM_ERR_ARG },
-        { 16, 0, 1 << 20, TFM_ERR_ARG },
-        { INT32_MAX, 0, 1, TFM_ERR_MEMORY },
-        { INT32_MAX, INT32_MAX, 1024, TFM_ERR_MEMORY },
-        { 0, 0, 0, TFM_OK },
-        { 1, INT32_MAX, 0, TFM_OK },
+    static const struct { int32_t n_ctx, n_batch, threads; tfm_result want; const char *names; } rows[] = {
+        { -1, 0, 1, TFM_ERR_ARG, "n_ctx -1" },
+        { INT32_MIN, 4, 1, TFM_ERR_ARG, "n_ctx -2147483648" },
+        { 16, -1, 1, TFM_ERR_ARG, "n_batch -1" },
+        { 16, 0, -1, TFM_ERR_ARG, "n_threads -1" },
+        { 16, 0, 1 << 20, TFM_ERR_ARG, "n_threads 1048576" },
+        { INT32_MAX, 0, 1, TFM_ERR_MEMORY, "memory" },
+        { INT32_MAX, INT32_MAX, 1024, TFM_ERR_MEMORY, "memory" },
+        { 0, 0, 0, TFM_OK, "" },
+        { 1, INT32_MAX, 0, TFM_OK, "" },
     };
     size_t most = 0, bytes;
     tfm_allocator allocator;
@@ -113,7 +113,7 @@ static void test_context_numbers(fixture *f) {
         cfg.n_threads = rows[i].threads;
         cfg.allocator = &allocator;
         snprintf(what, sizeof what, "n_ctx %d, n_batch %d", (int)cfg.n_ctx, (int)cfg.n_batch);
-        check_error(tfm_session_new(f->m, &cfg, &s, &err), &err, rows[i].want, "", what);
+        check_error(tfm_session_new(f->m, &cfg, &s, &err), &err, rows[i].want, rows[i].names, what);
         if (rows[i].want == TFM_ERR_MEMORY && tfm_session_kv_bytes(f->m, &cfg, &bytes, NULL) == TFM_OK)
             check((uint64_t)bytes > (uint64_t)INT32_MAX * 64, "%s: the cache's size wrapped", what);
         check(!s == (rows[i].want != TFM_OK), "%s: a session came with the error", what);
@@ -473,6 +473,57 @@ static void test_descriptions_refused(fixture *f) {
     }
 }
 
+/* Numbers of the whole model: none, negative, too large, no number. */
+static void test_configs_refused(fixture *f) {
+    static const struct { size_t offset; int32_t value; const char *names; } rows[] = {
+#define ROW(field, value) { offsetof(tfm_config, field), value, #field }
+        ROW(n_layers, 0), ROW(n_layers, -1), ROW(n_layers, 4097), ROW(n_layers, INT32_MAX), ROW(d_model, 0), ROW(d_model, -64),
+        ROW(d_model, (1 << 20) + 1), ROW(n_vocab, 0), ROW(n_vocab, -1), ROW(n_vocab, (1 << 26) + 1), ROW(n_ctx, 0),
+        ROW(n_ctx, -1), ROW(n_ctx, INT32_MIN), ROW(n_blocks, 0), ROW(n_blocks, 256), ROW(d_embed, 65),
+        ROW(pos_kind, 99), ROW(pos_offset, (1 << 20) + 1), ROW(norm_kind, 99), ROW(norm_bias, 1), ROW(bos, 64), ROW(n_eos, 17),
+        ROW(n_eos, -1), ROW(eos, 64), ROW(eos, -1), ROW(norm_eps, (int32_t)0xbf800000u), ROW(norm_eps, 0x7fc00000),
+        ROW(norm_eps, 0x7f800000), ROW(logit_softcap, (int32_t)0xbf800000u), ROW(embed_scale, 0x7fc00000),
+#undef ROW
+        { offsetof(tfm_config, n_blocks), 1, "layer 1 names block 1 of 1" },
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tiny_model t = f->t;
+        tfm_error err;
+        t.config.blocks = t.blocks;
+        t.config.layer_block = t.layer_block;
+        t.config.n_eos = 1;
+        memcpy((unsigned char *)&t.config + rows[i].offset, &rows[i].value, 4);
+        const tfm_result r = tfm_config_check(&t.config, &err);
+        check(r == TFM_ERR_FORMAT || r == TFM_ERR_UNSUPPORTED, "%s %d: result %d", rows[i].names, (int)rows[i].value, (int)r);
+        if (r) check(strstr(err.msg, rows[i].names) != NULL, "%s %d: '%s'", rows[i].names, (int)rows[i].value, err.msg);
+    }
+}
+
+/* A description may promise any context: a session of it that cannot be is an error, not a wrapped size. */
+static void test_promised_context(fixture *f) {
+    tiny_model t = f->t;
+    tfm_model *m = NULL;
+    tfm_session *s = NULL;
+    tfm_allocator allocator;
+    tfm_error err;
+    size_t most = 0;
+    tfm_session_config cfg = tiny_exact(0, 0);
+    t.config.blocks = t.blocks;
+    t.config.layer_block = t.layer_block;
+    t.config.n_ctx = INT32_MAX;
+    allocator.user = &most;
+    allocator.alloc = refuse_large;
+    allocator.release = release_tiny;
+    cfg.allocator = &allocator;
+    const tfm_result r = tfm_model_from_weights(&t.config, t.weights, t.n_weights, NULL, &m, &err);
+    check(!r, "a model for 2^31 - 1 positions: %s", r ? err.msg : "");
+    if (!r) check_error(tfm_session_new(m, &cfg, &s, &err), &err, TFM_ERR_MEMORY, "memory", "a session of 2^31 - 1 positions");
+    cfg.n_ctx = 8;
+    if (!r) check(!tfm_session_new(m, &cfg, &s, &err), "a session of 8 of 2^31 - 1 positions");
+    tfm_session_free(s);
+    tfm_model_close(m);
+}
+
 /* The factor vectors of RoPE are shared: blocks of another rotary width must not read past their end. */
 static void test_shared_factors(fixture *f) {
     tiny_model t = f->t;
@@ -797,6 +848,8 @@ void test_model(void) {
     test_moving(&f);
     test_weights_refused(&f);
     test_descriptions_refused(&f);
+    test_configs_refused(&f);
+    test_promised_context(&f);
     test_shared_factors(&f);
     test_tied(&f);
     test_layouts(&f);

@@ -1,9 +1,9 @@
 #!/bin/sh
 # The programs from outside: exit codes, what goes to stdout and what to stderr, files that appear whole or not at all.
 #
-#     sh tests/test_programs.sh BUILD [MODEL.tfm]
+#     [RUN="valgrind ..."] sh tests/test_programs.sh BUILD [MODEL.tfm]
 #
-# BUILD holds the programs; without MODEL the checkpoint of examples/models is converted. Prints "name: ok" or
+# BUILD holds the programs, RUN is put in front of them; without MODEL the checkpoint of examples/models is converted. Prints "name: ok" or
 # "name: FAILED (why)" and at the end "N passed, N failed".
 
 BUILD=${1:-build}
@@ -22,7 +22,7 @@ ERR=$WORK/err
 run() {
     want=$1 program=$2
     shift 2
-    "$BUILD/$program" "$@" > "$OUT" 2> "$ERR" < "${INPUT:-/dev/null}"
+    $RUN "$BUILD/$program" "$@" > "$OUT" 2> "$ERR" < "${INPUT:-/dev/null}"
     got=$?
     [ $got = "$want" ] || note "$program $*: exit status $got instead of $want: $(tail -n 1 "$ERR")"
 }
@@ -175,7 +175,7 @@ fails 1 "$WORK/none" generate "$MODEL" -f "$WORK/none"
 done_with "generate: the context's end"
 
 if [ -c /dev/full ]; then
-    "$BUILD/generate" "$MODEL" -p "$PROMPT" -n 4 > /dev/full 2> "$ERR"
+    $RUN "$BUILD/generate" "$MODEL" -p "$PROMPT" -n 4 > /dev/full 2> "$ERR"
     expect "a full disk goes unnoticed" test $? -eq 1
     expect "no error line" grep -q "^error: " "$ERR"
     done_with "generate: a full disk"
@@ -328,7 +328,7 @@ for file in index.txt logits.npy; do
 done
 fails 1 "none/trace" tfm-eval "$MODEL" --ids "$IDS" --trace "$WORK/none/trace"
 for wrong in "--ids 1,$VOCAB" "--ids 1,2,3,4 -c 3"; do fails 1 "ids" tfm-eval "$MODEL" $wrong --trace "$WORK/broken"; done
-(trap '' XFSZ; ulimit -f 4; "$BUILD/tfm-eval" "$MODEL" --ids "$IDS" --trace "$WORK/broken" > "$OUT" 2> "$ERR")
+(trap '' XFSZ; ulimit -f 4; $RUN "$BUILD/tfm-eval" "$MODEL" --ids "$IDS" --trace "$WORK/broken" > "$OUT" 2> "$ERR")
 expect "files beyond 2 KB: exit status $?" test $? = 1
 expect "files beyond 2 KB: $(head -n 1 "$ERR")" grep -q "^error: $WORK/broken/.*: cannot be written: " "$ERR"
 expect "a directory of a failed trace" test ! -e "$WORK/broken"
