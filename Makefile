@@ -22,7 +22,7 @@ ALONE    := tests/test_dropin.c tests/test_recipes.c tests/size_embedded.c tests
 TESTS    := $(patsubst %.c,$(BUILD)/%.o,$(filter-out $(ALONE),$(wildcard tests/*.c)))
 ARCHIVE  := $(BUILD)/libtools.a
 
-.PHONY: all help run test sanitize tsan msan valgrind memory bits format platforms wasm wasm-test wasm-kernels wasm-size wasm-bench compilers embedded embedded-test fuzz text large real quality size bench bench-kernels bench-text bench-rivals clean
+.PHONY: all help run test sanitize tsan msan valgrind valgrind-tests valgrind-programs memory bits format platforms wasm wasm-test wasm-kernels wasm-size wasm-bench compilers embedded embedded-test fuzz text large real quality size bench bench-kernels bench-text bench-rivals clean
 .PRECIOUS: $(BUILD)/%.o
 
 all: $(PROGRAMS)
@@ -34,10 +34,10 @@ help:
 	@echo "make clean        remove $(BUILD)/"
 	@echo
 	@echo "Long suites, each alone:"
-	@echo "make sanitize     the tests under address and undefined-behaviour sanitizers (CC, default gcc)"
+	@echo "make sanitize     make test under address and undefined-behaviour sanitizers (CC, default gcc)"
 	@echo "make tsan         the tests of threads under the thread sanitizer (gcc)"
-	@echo "make msan         the tests under the memory sanitizer (clang)"
-	@echo "make valgrind     tests of every reader and of sessions under valgrind"
+	@echo "make msan         make test under the memory sanitizer (clang; the scalar pass)"
+	@echo "make valgrind     make test under valgrind (AVX2 and the scalar pass; ten minutes, five with -j2)"
 	@echo "make memory       nothing is allocated where it must not be; every allocation fails in turn"
 	@echo "make format       files read by a reader made from the specification alone (python)"
 	@echo "make bits         the same logits whatever the threads, chunks and neighbours; pool and OpenMP (gcc)"
@@ -109,6 +109,10 @@ $(BUILD)/failing/tfm-%: $(BUILD)/tools/tfm-%.o $(BUILD)/tests/heap.o $(ARCHIVE)
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP) -pthread -o $@ $^ $(LDLIBS)
 
+$(BUILD)/failing/%: $(BUILD)/examples/%.o $(BUILD)/tests/heap.o $(ARCHIVE)
+	@mkdir -p $(@D)
+	$(CC) $(CFLAGS) $(LDFLAGS) $(WRAP) -pthread -o $@ $^ $(LDLIBS)
+
 clean:
 	rm -rf $(BUILD)
 
@@ -153,20 +157,27 @@ tsan:
 # Clang's: the first use of memory that nobody wrote. The scalar pass: intrinsics of the others are seen through, but
 # take clang minutes.
 msan:
-	@$(MAKE) --no-print-directory $(BUILD)/msan/run_tests BUILD=$(BUILD)/msan CC="$(CLANG)" \
+	@$(MAKE) --no-print-directory test BUILD=$(BUILD)/msan CC="$(CLANG)" \
 	    CFLAGS="-g -O1 -fno-omit-frame-pointer -fsanitize=memory -fno-sanitize-recover=all -DTFM_NO_SIMD"
-	$(BUILD)/msan/run_tests --dir $(BUILD)/msan/tests
 
-# Groups that reach every part of the header and the readers; valgrind knows no AVX-512, and turns every instruction into
-# fifty: no families.
+# All of `make test` under valgrind, which knows no AVX-512 and no AVX-VNNI: AVX2 and the scalar pass. Ten minutes, five
+# with make -j2: tests and programs are two jobs.
 VALGRIND = valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite,possible
-valgrind: $(BUILD)/run_tests
-	$(VALGRIND) $(BUILD)/run_tests --dir $(BUILD)/valgrind json gguf safetensors arena sinks tokenizer_kinds tokenizer_sentencepiece \
-	    chat_formats sampler session moe_session sizes convert_config convert_llama2c write_gguf
+valgrind: valgrind-tests valgrind-programs
+	@cat $(BUILD)/valgrind/tests.log $(BUILD)/valgrind/programs.log | $(SUM)
+
+valgrind-tests: $(BUILD)/run_tests $(BUILD)/test_recipes
+	@mkdir -p $(BUILD)/valgrind
+	@{ $(VALGRIND) $(BUILD)/run_tests --dir $(BUILD)/valgrind; echo "exit status $$?"; \
+	   $(VALGRIND) $(BUILD)/test_recipes $(BUILD)/valgrind; echo "exit status $$?"; } > $(BUILD)/valgrind/tests.log 2>&1
+
+valgrind-programs: all
+	@mkdir -p $(BUILD)/valgrind
+	@{ RUN="$(VALGRIND)" sh tests/test_programs.sh $(BUILD); echo "exit status $$?"; } > $(BUILD)/valgrind/programs.log 2>&1
 
 # The heap watched: what allocates nothing, and every allocation failing in turn; the same with a block for each piece of
 # memory under the sanitizers.
-memory: $(BUILD)/test_memory $(patsubst %,$(BUILD)/failing/tfm-%,convert quantize inspect eval tokenize)
+memory: $(BUILD)/test_memory $(patsubst %,$(BUILD)/failing/%,tfm-convert tfm-quantize tfm-inspect tfm-eval tfm-tokenize tfm-bench generate chat)
 	@$(MAKE) --no-print-directory $(BUILD)/memory/test_memory BUILD=$(BUILD)/memory CC="$(if $(filter cc,$(CC)),gcc,$(CC))" \
 	    CFLAGS="$(SANITIZE) -DTFM_NO_SIMD -DTFM_FUZZING"
 	@{ $(BUILD)/test_memory $(BUILD)/tests; echo "exit status $$?"; \

@@ -20,13 +20,23 @@ struct arena_block {
     unsigned char *data; /* aligned */
 };
 
+static unsigned long refusals;
+
+unsigned long memory_refusals(void)
+{
+    return refusals;
+}
+
 static struct arena_block *new_block(arena *a, size_t size)
 {
     size_t overhead = sizeof(struct arena_block) + ARENA_ALIGN - 1;
     struct arena_block *block;
     if (size > SIZE_MAX - overhead) return NULL;
     block = (struct arena_block *)calloc(1, size + overhead);
-    if (block == NULL) return NULL;
+    if (block == NULL) {
+        refusals++;
+        return NULL;
+    }
     block->data = (unsigned char *)(block + 1);
     block->data += (ARENA_ALIGN - (uintptr_t)block->data % ARENA_ALIGN) % ARENA_ALIGN;
     a->total += size + overhead;
@@ -120,6 +130,7 @@ void *array_grow(void *array, size_t *capacity, size_t needed, size_t element_si
     if (element_size != 0 && room > SIZE_MAX / element_size) return NULL;
     grown = realloc(array, room * element_size);
     if (grown != NULL) *capacity = room;
+    else refusals++;
     return grown;
 }
 

@@ -23,6 +23,9 @@ char *arena_strdup(arena *a, const char *s);               /* a copy of a C stri
 char *arena_strndup(arena *a, const char *s, size_t n);    /* a copy of n bytes (zeros included) and a final zero */
 char *arena_printf(arena *a, const char *format, ...) TOOL_PRINTF(2, 3);
 void arena_free(arena *a);                                 /* releases everything; the arena is empty again */
+/* How often the system had no memory for an arena or array_grow so far, of those of any thread: who tries something and
+ * goes on where it fails must not take that for an answer. */
+unsigned long memory_refusals(void);
 
 /* Makes room for `needed` elements in an array from malloc, doubling it. Returns the array (perhaps moved), or NULL
  * and leaves the old one alone. New elements are not cleared. */

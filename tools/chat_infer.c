@@ -248,13 +248,14 @@ static int sample_role(inference *f, int role, sample *samples, arena *a) {
                 memcpy(texts, turn_markers, sizeof texts);
                 if (turn >= 0) texts[turn] = probe;
                 got = render(f, &s, turn < 0 ? probe : system_marker, texts, &size);
+                if (got) got = arena_strdup(a, got);
                 if (!got) continue;
                 samples[n].s = s;
                 samples[n].turn = turn;
                 samples[n].role = role;
                 samples[n].place = turn < 0 ? place_of(&s, 0, 0) : turn_place(&s, turn);
                 samples[n].probe = probe;
-                samples[n++].got = arena_strdup(a, got);
+                samples[n++].got = got;
             }
         }
     }
@@ -503,8 +504,8 @@ static const char *random_text(const inference *f, arena *a, uint32_t *state, in
     if (k < 21) return texts[k];
     if (k == 21 && empty) return "";
     if (k == 22 && empty) return " \n";
-    const char *mark = jinja_split_literal(f->t, k % 3);
-    return mark ? arena_printf(a, "x%s\n\ny", mark) : "plain text";
+    const char *mark = jinja_split_literal(f->t, k % 3), *text = mark ? arena_printf(a, "x%s\n\ny", mark) : NULL;
+    return text ? text : "plain text";
 }
 
 static int random_shape(enum scope scope, uint32_t *state, shape *s) {
@@ -618,6 +619,7 @@ static int write_text(arena *a, const chat_source *src, chat_section *out, tfm_e
 }
 
 int chat_build(arena *a, const chat_source *src, const tfm_tokenizer *tokenizer, chat_section *out, tfm_error *err) {
+    const unsigned long refusals = memory_refusals();
     arena scratch = {NULL, 0, 0, 0};
     inference *f = arena_alloc(a, sizeof *f);
     tfm_error why;
@@ -636,6 +638,8 @@ int chat_build(arena *a, const chat_source *src, const tfm_tokenizer *tokenizer,
         f->date_format = NULL;
         code = attempt(f, tokenizer, out, err);
     }
+    if (!code && memory_refusals() != refusals) /* and nothing that was concluded from failures holds */
+        code = tool_fail(err, TFM_ERR_MEMORY, "%s: out of memory", src->file);
     if (!code && !out->known) {
         code = write_text(a, src, out, err);
         if (f->t)

@@ -293,15 +293,17 @@ static char *make_probe(teller *b, size_t *n) {
     return text;
 }
 
-static int64_t encode(const tfm_tokenizer *t, const char *text, size_t n, int32_t **ids, tfm_error *err) {
+/* The ids of a text, in the arena; NULL after an error. */
+static int32_t *encode(const tfm_tokenizer *t, const char *text, size_t n, arena *a, int64_t *n_ids, tfm_error *err) {
     const int64_t most = tfm_encode_max(t, n);
     const size_t size = tfm_encode_size(t, n);
-    void *work = malloc(size + 64);
-    int64_t count = -1;
-    *ids = most > 0 ? malloc((size_t)most * sizeof **ids) : NULL;
-    if (work && *ids && tfm_encode(t, text, n, 0, *ids, most, &count, work, size, err)) count = -1;
-    free(work);
-    return count;
+    arena mem = {NULL, 0, 0, 0};
+    void *work = arena_alloc(&mem, size);
+    int32_t *ids = most > 0 ? arena_array(a, (size_t)most, sizeof *ids) : NULL;
+    if (!work || !ids) tool_fail(err, TFM_ERR_MEMORY, "out of memory");
+    else if (tfm_encode(t, text, n, 0, ids, most, n_ids, work, size, err)) ids = NULL;
+    arena_free(&mem);
+    return work ? ids : NULL;
 }
 
 /* Whether two sections compile their expressions to the same. */
@@ -316,31 +318,29 @@ static int same_expressions(const teller *x, const teller *y) {
     return 1;
 }
 
-/* Whether the metadata, read back, give the ids that the tokenizer gives; 2: by the same expressions. */
+/* Whether the metadata, read back, give the ids that the tokenizer gives; 2: by the same expressions. Negative: no memory. */
 static int same_ids(teller *b, const gguf_out *g, const char *text, size_t n, const int32_t *want, int64_t n_want) {
     arena mem = {NULL, 0, 0, 0};
     size_t n_head;
     const unsigned char *head = gguf_out_head(g, &mem, &n_head);
     tok_section section;
     gguf back;
-    int32_t *ids = NULL;
+    const int32_t *ids = NULL;
     int64_t count = -1;
     const tfm_tokenizer *t = NULL;
     void *object = arena_alloc(&mem, tfm_tokenizer_size());
+    int code = head && object ? TFM_OK : TFM_ERR_MEMORY;
+    const source src = source_memory(b->file, head, code ? 0 : n_head);
     memset(&section, 0, sizeof section);
-    if (head && object) {
-        source src = source_memory(b->file, head, n_head);
-        int code = gguf_open(&back, &src, &mem, NULL);
-        if (!code) code = tokenizer_from_gguf(&mem, &back, b->n_rows, &section, NULL);
-        if (!code) code = tfm_tokenizer_open(section.bytes, section.size, object, tfm_tokenizer_size(), &t, NULL);
-        if (!code) count = encode(t, text, n, &ids, NULL);
-    }
-    int same = count == n_want && !memcmp(ids, want, (size_t)n_want * sizeof *want);
+    if (!code) code = gguf_open(&back, &src, &mem, NULL);
+    if (!code) code = tokenizer_from_gguf(&mem, &back, b->n_rows, &section, NULL);
+    if (!code) code = tfm_tokenizer_open(section.bytes, section.size, object, tfm_tokenizer_size(), &t, NULL);
+    if (!code) ids = encode(t, text, n, &mem, &count, NULL);
+    int same = ids && count == n_want && !memcmp(ids, want, (size_t)n_want * sizeof *want);
     const teller other = {b->file, t, section.bytes, b->config, b->n_rows, NULL, NULL, 0, &mem, NULL, 0, 0};
     if (same && same_expressions(b, &other)) same = 2;
-    free(ids);
     arena_free(&mem);
-    return same;
+    return code == TFM_ERR_MEMORY ? code : same;
 }
 
 /* The first of the names of the i-th pre-tokenizer; NULL: there is none. */
@@ -360,19 +360,20 @@ static int try_name(teller *b, const char *pre, const char *text, size_t n, cons
     if (!code) code = put_all(b, &trial, pre);
     *same = code ? 0 : same_ids(b, &trial, text, n, want, n_want);
     gguf_out_free(&trial);
-    return code;
+    return *same < 0 ? out_of_memory(b) : code;
 }
 
 /* The metadata under the name of a pre-tokenizer that has the same expressions, else one that gives the same ids. */
 static int put_tried(teller *b, gguf_out *g, const char **warning) {
     size_t n;
-    int32_t *want = NULL;
+    int64_t n_want = 0;
     char name[64], best[64] = "default";
+    const unsigned long refusals = memory_refusals();
     const char *text = make_probe(b, &n);
     if (!text) return out_of_memory(b);
-    const int64_t n_want = encode(b->t, text, n, &want, b->err);
+    const int32_t *want = encode(b->t, text, n, b->a, &n_want, b->err);
     const int byte_level = has_flag(b, TFM_TOK_BYTE_LEVEL);
-    int code = n_want < 0 ? TFM_ERR_FORMAT : TFM_OK, found = 0, same;
+    int code = want ? TFM_OK : TFM_ERR_FORMAT, found = 0, same;
     if (!code && !byte_level) code = try_name(b, best, text, n, want, n_want, &found);
     for (int i = 0; !code && byte_level && found < 2 && first_name(i, name, sizeof name); i++) {
         code = try_name(b, name, text, n, want, n_want, &same);
@@ -380,8 +381,8 @@ static int put_tried(teller *b, gguf_out *g, const char **warning) {
         found = same;
         memcpy(best, name, sizeof best);
     }
-    free(want);
     if (code) return code;
+    if (memory_refusals() != refusals) return out_of_memory(b); /* and "not the same" meant nothing */
     if (!found && byte_level) return fail(b, "its pre-tokenizer or its merges are none that GGUF has a name for");
     if (!found) *warning = "the tokenizer's merges are no order of scores: some texts will be cut otherwise";
     return put_all(b, g, best);
