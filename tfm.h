@@ -11339,9 +11339,9 @@ TFM__BODY void FN(fetch_out)(const tfm_matmul_args *a, int64_t strip, int64_t en
 }
 
 /* ns strips times nt tokens from t0 on, `abreast` of them at a time; tokens past n are the last one again, strips from `end`
-   on the first. */
+   on the first. [ahead, to) is fetched meanwhile, a little at each unit: all at once would hold up what the unit loads. */
 TFM__BODY void FN(q8_tile)(const int fmt, const int abreast, const int ns, const int nt, const tfm_matmul_args *a,
-                           int64_t strip, int64_t end, int64_t t0) {
+                           int64_t strip, int64_t end, int64_t t0, const uint8_t *ahead, const uint8_t *to) {
     const tfm__format *f = &tfm__formats[fmt];
     const int64_t blocks = tfm__quotient(a->w->cols, f->info.block), step = nt / (blocks * (f->info.block / 32)) + 1;
     const int units = f->info.block / 32, zero = f->wide == 8 ? 128 * TFM__FLIP : f->zero;
@@ -11350,6 +11350,7 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int abreast, const int ns, const
     const uint8_t *scales = codes + tfm__scales_at(f, blocks, 0);
     const PI zeros = PART(pairs)(PART(iset)(-zero), PART(iset)(-zero));
     PF acc[TFM__TOKENS][TFM__SIDE * 16 / TFM__ROWS];
+    const int64_t lines = (to - ahead) / (64 * blocks * units) + 1;
     int64_t fetched = 0;
     size_t at = 0;
     TFM__EACH_TILED
@@ -11360,6 +11361,7 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int abreast, const int ns, const
     for (int64_t b = 0; b < blocks; b++, scales += tfm__scale_bytes(f)) {
         for (int u = 0; u < units; u++, at += TFM__UNIT_X, codes += 64 * f->bits) {
             if (nt > 1 && fetched < nt) FN(fetch_out)(a, strip, end, t0 + fetched, t0 + fetched + step), fetched += step;
+            for (int64_t i = 0; i < lines && ahead < to; i++, ahead += 64) TFM__PREFETCH(ahead);
             TFM__EACH_PART
             for (int p = 0; p < 16 / TFM__ROWS; p++) {
                 PB c[TFM__SIDE * 8];
@@ -11385,13 +11387,6 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int abreast, const int ns, const
     }
 }
 
-/* While a tile of tokens, one of `tiles`, passes a strip, its share of the next strip is fetched. */
-TFM__NOINLINE TFM__UNUSED void FN(fetch_ahead)(int fmt, const tfm_matmul_args *a, int64_t next, int64_t tile, int64_t tiles) {
-    const tfm__format *f = &tfm__formats[fmt];
-    const int64_t bytes = (int64_t)tfm__strip_of(f, tfm__quotient(a->w->cols, f->info.block)), share = bytes / tiles + 64;
-    const uint8_t *p = (const uint8_t *)a->w->data + (size_t)(next * bytes);
-    for (int64_t at = tile * share; at < bytes && at < (tile + 1) * share; at += 64) TFM__PREFETCH(p + at);
-}
 #endif
 
 #ifdef TFM__SMALL
@@ -11481,12 +11476,16 @@ TFM__BODY int FN(one)(const int fmt, const tfm_matmul_args *a, int64_t strip, in
 
 /* Tokens in portions whose rows stay in the second-level cache while the strips pass by: whole tiles, or where rows are long
    a part of one. A tile that is not full costs less than three tokens one by one, each of which reads the weights anew. */
+TFM__BODY int64_t FN(portion)(int64_t cols) {
+    const int64_t fit = (int64_t)((5u << 17) / tfm_q8_row_bytes(cols)), some = TFM__TOKENS < 24 ? TFM__TOKENS : 24;
+    return fit < some ? some : fit < TFM__TOKENS ? fit / some * some : fit / TFM__TOKENS * TFM__TOKENS;
+}
+
+#ifdef TFM__SMALL
 TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
-    const int64_t fit = (int64_t)((5u << 17) / tfm_q8_row_bytes(a->w->cols)), some = TFM__TOKENS < 24 ? TFM__TOKENS : 24;
-    const int64_t portion = fit < some ? some : fit < TFM__TOKENS ? fit / some * some : fit / TFM__TOKENS * TFM__TOKENS;
+    const int64_t portion = FN(portion)(a->w->cols);
     for (int64_t t0 = 0; t0 < a->n; t0 += portion) {
         const int64_t t1 = a->n - t0 < portion ? a->n : t0 + portion;
-#ifdef TFM__SMALL
         for (int64_t s = strip0; s < strip1; s++) {
             int64_t t = t0;
             for (int nt; t < t1; t += nt) {
@@ -11494,20 +11493,31 @@ TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t st
                 if (nt > 1 || !FN(one)(fmt, a, s, t)) FN(q8_tile)(fmt, nt, a, s, t);
             }
         }
-#else
-        const int64_t tiles = (t1 - t0) / TFM__TOKENS + 1;
-        for (int64_t s = strip0; s < strip1; s += TFM__SIDE) {
-            const int64_t end = strip1 - s < TFM__SIDE ? strip1 : s + TFM__SIDE;
-            int64_t t = t0;
-            for (int64_t tile = 0; t + 2 < t1; t += TFM__TILE(t1 - t), tile++) {
-                for (int64_t i = end; i < strip1 && i < end + TFM__SIDE; i++) FN(fetch_ahead)(fmt, a, i, tile, tiles);
-                FN(q8_tile)(fmt, TFM__ABREAST, TFM__SIDE, TFM__TILE(t1 - t), a, s, end, t);
-            }
-            for (; t < t1; t++) for (int64_t i = s; i < end; i++) FN(q8_tile)(fmt, 1, 1, 1, a, i, i + 1, t);
-        }
-#endif
     }
 }
+#else
+/* While a tile passes some strips, its share of the next ones is fetched. */
+TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
+    const tfm__format *f = &tfm__formats[fmt];
+    const int64_t portion = FN(portion)(a->w->cols), bytes = (int64_t)tfm__strip_of(f, tfm__quotient(a->w->cols, f->info.block));
+    for (int64_t t0 = 0; t0 < a->n; t0 += portion) {
+        const int64_t t1 = a->n - t0 < portion ? a->n : t0 + portion;
+        const int64_t share = TFM__SIDE * bytes / ((t1 - t0) / TFM__TOKENS + 1) + 64;
+        for (int64_t s = strip0; s < strip1; s += TFM__SIDE) {
+            const int64_t end = strip1 - s < TFM__SIDE ? strip1 : s + TFM__SIDE;
+            const int64_t ahead = (strip1 - end < TFM__SIDE ? strip1 - end : TFM__SIDE) * bytes;
+            const uint8_t *next = (const uint8_t *)a->w->data + (size_t)(end * bytes), *last = next + ahead;
+            int64_t t = t0;
+            for (; t + 2 < t1; t += TFM__TILE(t1 - t)) {
+                const uint8_t *to = last - next < share ? last : next + share;
+                FN(q8_tile)(fmt, TFM__ABREAST, TFM__SIDE, TFM__TILE(t1 - t), a, s, end, t, next, to);
+                next = to;
+            }
+            for (; t < t1; t++) for (int64_t i = s; i < end; i++) FN(q8_tile)(fmt, 1, 1, 1, a, i, i + 1, t, next, next);
+        }
+    }
+}
+#endif
 
 #else
 /* AMX: a unit is a tile of 8 x 64 bytes as it lies in memory, 16 rows of activations are another, and their product 16 x
