@@ -9286,25 +9286,22 @@ TFM__BODY float FN(max_all)(VF a) {
     t = _mm_max_ps(t, _mm_movehl_ps(t, t));
     return _mm_cvtss_f32(_mm_max_ss(t, _mm_shuffle_ps(t, t, 1)));
 }
-TFM__BODY VF FN(sum16)(const VF *a) { /* the tree of sum, 16 vectors at once */
-    __m256 w[8], half[2];
+/* The tree of sum, 16 vectors at once. In each step of two vectors a blend takes of either the lanes that have the other's
+   place free, one shuffle their partners; it is the port of shuffles that limits. */
+TFM__BODY VF FN(sum16)(const VF *a) {
+    __m256 half[2];
     TFM__UNROLL
-    for (int i = 0; i < 8; i++) {
-        __m256 p = _mm256_add_ps(a[2 * i].a, a[2 * i].b), q = _mm256_add_ps(a[2 * i + 1].a, a[2 * i + 1].b);
-        w[i] = _mm256_add_ps(_mm256_permute2f128_ps(p, q, 0x20), _mm256_permute2f128_ps(p, q, 0x31));
-    }
-    TFM__UNROLL
-    for (int i = 0; i < 4; i++) {
-        const __m256 p = w[2 * i], q = w[2 * i + 1];
-        w[i] = _mm256_add_ps(_mm256_shuffle_ps(p, q, 0x44), _mm256_shuffle_ps(p, q, 0xee));
-    }
-    TFM__UNROLL
-    for (int i = 0; i < 2; i++) { /* even sums in the lower half, odd ones in the upper */
-        const __m256 p = w[2 * i], q = w[2 * i + 1];
-        const __m256 s = _mm256_add_ps(_mm256_shuffle_ps(p, q, 0x88), _mm256_shuffle_ps(p, q, 0xdd));
-        const __m128 even = _mm256_castps256_ps128(s), odd = _mm256_extractf128_ps(s, 1);
-        half[i] = _mm256_castps128_ps256(_mm_unpacklo_ps(even, odd));
-        half[i] = _mm256_insertf128_ps(half[i], _mm_unpackhi_ps(even, odd), 1);
+    for (int h = 0; h < 2; h++, a += 8) {
+        __m256 w[4];
+        TFM__UNROLL
+        for (int i = 0; i < 4; i++) {
+            const __m256 p = _mm256_add_ps(a[i].a, a[i].b), q = _mm256_add_ps(a[i + 4].a, a[i + 4].b);
+            w[i] = _mm256_add_ps(_mm256_blend_ps(p, q, 0xf0), _mm256_permute2f128_ps(p, q, 0x21));
+        }
+        TFM__UNROLL
+        for (int i = 0; i < 2; i++)
+            w[i] = _mm256_add_ps(_mm256_blend_ps(w[i], w[i + 2], 0xcc), _mm256_shuffle_ps(w[i], w[i + 2], 0x4e));
+        half[h] = _mm256_add_ps(_mm256_blend_ps(w[0], w[1], 0xaa), _mm256_permute_ps(_mm256_blend_ps(w[0], w[1], 0x55), 0xb1));
     }
     return FN(f2)(half[0], half[1]);
 }
@@ -9513,26 +9510,22 @@ TFM__BODY float FN(max_all)(VF a) {
     t = _mm_max_ps(t, _mm_movehl_ps(t, t));
     return _mm_cvtss_f32(_mm_max_ss(t, _mm_shuffle_ps(t, t, 1)));
 }
-TFM__BODY VF FN(sum16)(const VF *a) { /* the tree of sum, 16 vectors at once */
+/* The tree of sum, 16 vectors at once. In each step of two vectors a blend takes of either the lanes that have the other's
+   place free, one shuffle their partners. */
+TFM__BODY VF FN(sum16)(const VF *a) {
+    const __m512i fours = _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
+    const __m512i ones = _mm512_setr_epi32(1, 16, 3, 18, 5, 20, 7, 22, 9, 24, 11, 26, 13, 28, 15, 30);
     __m512 w[8];
     TFM__UNROLL
-    for (int i = 0; i < 8; i++) {
-        const __m512 p = a[2 * i], q = a[2 * i + 1];
-        w[i] = _mm512_add_ps(_mm512_shuffle_f32x4(p, q, 0x44), _mm512_shuffle_f32x4(p, q, 0xee));
-    }
+    for (int i = 0; i < 8; i++)
+        w[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a[i], a[i + 8]), _mm512_shuffle_f32x4(a[i], a[i + 8], 0x4e));
     TFM__UNROLL
-    for (int i = 0; i < 4; i++) {
-        const __m512 p = w[2 * i], q = w[2 * i + 1];
-        w[i] = _mm512_add_ps(_mm512_shuffle_f32x4(p, q, 0x88), _mm512_shuffle_f32x4(p, q, 0xdd));
-    }
+    for (int i = 0; i < 4; i++)
+        w[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xf0f0, w[i], w[i + 4]), _mm512_permutex2var_ps(w[i], fours, w[i + 4]));
     TFM__UNROLL
-    for (int i = 0; i < 2; i++) {
-        const __m512 p = w[2 * i], q = w[2 * i + 1];
-        w[i] = _mm512_add_ps(_mm512_shuffle_ps(p, q, 0x44), _mm512_shuffle_ps(p, q, 0xee));
-    }
-    /* the sums in the order 0 4 8 12 1 ... */
-    w[0] = _mm512_add_ps(_mm512_shuffle_ps(w[0], w[1], 0x88), _mm512_shuffle_ps(w[0], w[1], 0xdd));
-    return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), w[0]);
+    for (int i = 0; i < 2; i++)
+        w[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xcccc, w[i], w[i + 2]), _mm512_shuffle_ps(w[i], w[i + 2], 0x4e));
+    return _mm512_add_ps(_mm512_mask_blend_ps(0xaaaa, w[0], w[1]), _mm512_permutex2var_ps(w[0], ones, w[1]));
 }
 TFM__BODY int32_t FN(isum)(VI a) {
     __m256i s = _mm256_add_epi32(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
@@ -11833,7 +11826,7 @@ typedef struct FN(block) {
     int64_t first;
     int n, u0, u1, j0[TFM__QUERIES], j1[TFM__QUERIES];
     FN(query) *rows[TFM__QUERIES];
-    float score[TFM__QUERIES][64], keep[TFM__QUERIES], take[TFM__QUERIES];
+    float (*score)[64], keep[TFM__QUERIES], take[TFM__QUERIES];
 } FN(block);
 
 /* Keys or values of one kv head, stored in a ring. */
@@ -11845,37 +11838,42 @@ TFM__BODY VF FN(only)(VF a, int64_t w) {
     return FN(from_bits)(FN(iand)(FN(bits)(a), FN(bits)(FN(load)((const float *)(const void *)(lanes + 16 - w)))));
 }
 
-/* Elements [16 c, 16 c + w) of a cached row, of which `left` bytes may be read; the other lanes are 0. */
-TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *row, int64_t c, int64_t w, int64_t left) {
-    uint16_t tail[16] = { 0 };
-    if (type == TFM_F32) return FN(get)((const float *)(const void *)row + 16 * c, w, 0.0f);
-    if (type == TFM_Q8_0) {
-        const uint8_t *block = row + 34 * (c / 2);
-        uint16_t d;
-        memcpy(&d, block, 2);
-        return FN(mul)(FN(to_float)(FN(load_i8)(block + 2 + 16 * (c % 2))), FN(set)(FN(half)(d)));
-    }
-    row += 32 * c;
-    if (left < 32 * c + 32 || (TFM__NO_OVERREAD && w < 16)) {
-        memcpy(tail, row, 2 * (size_t)w);
-        row = (const uint8_t *)tail;
-    }
-    const VF v = type == TFM_F16 ? FN(load_f16)(row) : FN(load_bf16)(row);
-    return w < 16 ? FN(only)(v, w) : v;
+/* Elements [16 c, 16 c + 16) of a cached row; `at` is where they stand, but for blocks of Q8_0. */
+TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *at, const uint8_t *row, int64_t c) {
+    if (type == TFM_F32) return FN(load)((const float *)(const void *)at);
+    if (type == TFM_F16) return FN(load_f16)(at);
+    if (type == TFM_BF16) return FN(load_bf16)(at);
+    const uint8_t *block = row + 34 * (c / 2);
+    uint16_t d;
+    memcpy(&d, block, 2);
+    return FN(mul)(FN(to_float)(FN(load_i8)(block + 2 + 16 * (c % 2))), FN(set)(FN(half)(d)));
 }
 
 /* panel[i][..] = elements [c0, c1) of position `first` + i as float32, in rows of `pitch` floats; n positions. What
-   lies beyond c1 in the last 16 is 0. */
-TFM__BODY void FN(read_ring)(const int32_t type, float *panel, int64_t pitch, const FN(ring) *ring, int64_t first,
-                             int n, int64_t c0, int64_t c1) {
-    int64_t slot = tfm__remainder(first, ring->length);
-    for (int i = 0; i < n; i++, slot = slot + 1 < ring->length ? slot + 1 : 0) {
-        const uint8_t *row = ring->base + (size_t)slot * ring->row_bytes;
-        const int64_t left = (ring->length - slot) * (int64_t)ring->row_bytes;
-        for (int64_t c = c0; c < c1; c += 16) {
-            FN(store)(panel + i * pitch + (c - c0), FN(load_kv)(type, row, c / 16, c1 - c < 16 ? c1 - c : 16, left));
+   lies beyond c1 in the last 16 is 0. whole: nothing does. */
+TFM__BODY void FN(read_rows)(const int32_t type, const int whole, float *panel, int64_t pitch, const FN(ring) *ring,
+                             int64_t first, int n, int64_t c0, int64_t c1) {
+    const int64_t bytes = type == TFM_F32 ? 64 : 32, length = ring->length, full = c1 / 16, w = c1 % 16;
+    uint8_t tail[64] = { 0 };
+    int64_t slot = tfm__remainder(first, length);
+    for (int i = 0; i < n; i++, panel += pitch, slot = slot + 1 < length ? slot + 1 : 0) {
+        const uint8_t *row = ring->base + (size_t)slot * ring->row_bytes, *at = row + bytes * (c0 / 16);
+        float *to = panel;
+        for (int64_t c = c0 / 16; whole ? c < full : 16 * c < c1; c++, at += bytes, to += 16) {
+            const int last = !whole && c == full;
+            if (last && (TFM__NO_OVERREAD || (length - slot) * (int64_t)ring->row_bytes < bytes * (full + 1)))
+                at = (const uint8_t *)memcpy(tail, at, (size_t)(bytes / 16 * w));
+            const VF v = FN(load_kv)(type, at, row, c);
+            FN(store)(to, last ? FN(only)(v, w) : v);
         }
     }
+}
+
+TFM__BODY void FN(read_ring)(const int32_t type, float *panel, int64_t pitch, const FN(ring) *ring, int64_t first,
+                             int n, int64_t c0, int64_t c1) {
+    if (type == TFM_Q8_0 || (TFM__ROWS == 16 && c1 % 16 == 0)) /* Q8_0 has blocks of 32 */
+        FN(read_rows)(type, 1, panel, pitch, ring, first, n, c0, c1);
+    else FN(read_rows)(type, 0, panel, pitch, ring, first, n, c0, c1);
 }
 
 #define TFM__READ_RING(T) \
@@ -11947,6 +11945,83 @@ TFM__INNER void FN(dots)(const int nr, FN(query) *const *rows, const float *keys
     }
 }
 
+/* out = out * keep + (sum over j of p[j] v[j]) * take in a part of nc times 16 elements from d on, for rows r0 .. r0 + nr that see
+   the same positions. values: [from u0 on][TFM__SLICE]. */
+TFM__INNER void FN(mix)(const int nr, const int nc, const FN(block) *b, int r0, const float *values, int64_t d,
+                       int64_t w) {
+    PF acc[4][4];
+    TFM__FLAT
+    for (int r = 0; r < nr; r++) {
+        TFM__FLAT
+        for (int i = 0; i < nc; i++) acc[r][i] = PART(set)(0.0f);
+    }
+    values += TFM__SLICE * (b->j0[r0] - b->u0);
+    for (int j = b->j0[r0]; j < b->j1[r0]; j++, values += TFM__SLICE) {
+        PF x[4];
+        TFM__FLAT
+        for (int i = 0; i < nc; i++) x[i] = PART(load)(values + 16 * i);
+        TFM__FLAT
+        for (int r = 0; r < nr; r++) {
+            const PF weight = PART(set)(b->score[r0 + r][j]);
+            TFM__FLAT
+            for (int i = 0; i < nc; i++) acc[r][i] = PART(madd)(weight, x[i], acc[r][i]);
+        }
+    }
+    TFM__EACH_TOKEN
+    for (int r = 0; r < nr; r++) {
+        TFM__FLAT
+        for (int i = 0; i < nc; i++) {
+            float *out = b->rows[r0 + r]->out + d + 16 * i;
+            const PF old = PART(mul)(PART(get)(out, w, 0.0f), PART(set)(b->keep[r0 + r]));
+            PART(put)(out, PART(madd)(acc[r][i], PART(set)(b->take[r0 + r]), old), w);
+        }
+    }
+}
+
+/* The same for the elements that the panel holds: as many at a time as there are registers, then the last. */
+TFM__INNER void FN(mix_rows)(const int nr, const FN(block) *b, int r0, const float *panel, int64_t d, int64_t nd) {
+    const int nc = nr == 1 || TFM__STRIPS == 4 || TFM__ROWS == 4 ? 4 : 1, beside = TFM__BESIDE == 4 ? nr : 1;
+    int64_t i = 0;
+    for (; nc > 1 && i + 16 * nc <= nd; i += 16 * nc) {
+        TFM__EACH_PART
+        for (int64_t c = i; c < i + 16; c += TFM__ROWS) FN(mix)(nr, nc, b, r0, panel + c, d + c, TFM__ROWS);
+    }
+    for (int r = 0; r < nr; r += beside) {
+        TFM__EACH_PART
+        for (int64_t c = i; c < nd; c += TFM__ROWS)
+            FN(mix)(beside, 1, b, r0 + r, panel + c, d + c, nd - c < TFM__ROWS ? nd - c : TFM__ROWS);
+    }
+}
+
+/* As many queries side by side as there are. Functions of their own: in one large function gcc keeps the pointers of the
+   innermost loops in vector registers. */
+#if TFM__ROWS == 16
+#define TFM__APART TFM__NOINLINE
+#else
+#define TFM__APART TFM__INNER
+#endif
+#define TFM__ROWS_CASE(nr) \
+    TFM__APART void FN(dots_##nr)(FN(query) *const *rows, const float *keys, int64_t pitch, int i0, int i1, \
+                                     int64_t head_dim, PF (*part)[16][16 / TFM__ROWS]) { \
+        FN(dots)(nr, rows, keys, pitch, i0, i1, head_dim, part); \
+    } \
+    TFM__APART void FN(mix_##nr)(const FN(block) *b, int r0, const float *panel, int64_t d, int64_t nd) { \
+        FN(mix_rows)(nr, b, r0, panel, d, nd); \
+    }
+TFM__ROWS_CASE(1)
+TFM__ROWS_CASE(2)
+#if TFM__BESIDE == 4
+TFM__ROWS_CASE(3)
+TFM__ROWS_CASE(4)
+#endif
+#undef TFM__ROWS_CASE
+#if TFM__BESIDE == 4
+#define TFM__BY_COUNT(name, nr, args) \
+    ((nr) == 4 ? FN(name##_4) args : (nr) == 3 ? FN(name##_3) args : (nr) == 2 ? FN(name##_2) args : FN(name##_1) args)
+#else
+#define TFM__BY_COUNT(name, nr, args) ((nr) == 2 ? FN(name##_2) args : FN(name##_1) args)
+#endif
+
 /* score[r][j] = q[r] * k[j] for all j of [u0, u1). The panel holds 16 keys, or fewer of wide heads, and then there are
    only four queries. */
 static void FN(scores)(FN(block) *b, const tfm_attention_args *a, const FN(ring) *keys, float *panel) {
@@ -11962,12 +12037,8 @@ static void FN(scores)(FN(block) *b, const tfm_attention_args *a, const FN(ring)
                 FN(read_cache)(a->kv_type, at, pitch, keys, b->first + from, to - from, 0, a->head_dim);
             }
             for (int r = 0; r < b->n; r += TFM__BESIDE) {
-                FN(query) *const *rows = b->rows + r;
                 const int nr = b->n - r < TFM__BESIDE ? b->n - r : TFM__BESIDE;
-                if (TFM__BESIDE == 4 && nr == 4) FN(dots)(4, rows, panel, pitch, i, i + at_once, a->head_dim, part + r % 4);
-                if (TFM__BESIDE == 4 && nr == 3) FN(dots)(3, rows, panel, pitch, i, i + at_once, a->head_dim, part + r % 4);
-                if (nr == 2) FN(dots)(2, rows, panel, pitch, i, i + at_once, a->head_dim, part + r % 4);
-                if (nr == 1) FN(dots)(1, rows, panel, pitch, i, i + at_once, a->head_dim, part + r % 4);
+                TFM__BY_COUNT(dots, nr, (b->rows + r, panel, pitch, i, i + at_once, a->head_dim, part + r % 4));
                 for (int k = 0; i + at_once == 16 && k < nr; k++) FN(store)(b->score[r + k] + j, FN(sum16)((const VF *)(const void *)part[r % 4 + k]));
             }
         }
@@ -12036,64 +12107,13 @@ static void FN(weigh)(FN(block) *b, const tfm_attention_args *a) {
     for (int r = 0; r < b->n; r++) b->rows[r]->l = b->rows[r]->l * b->keep[r] + sum[r] * b->take[r];
 }
 
-/* out = out * keep + (sum over j of p[j] v[j]) * take in a part of nc times 16 elements from d on, for rows r0 .. r0 + nr that see
-   the same positions. values: [from u0 on][TFM__SLICE]. */
-TFM__INNER void FN(mix)(const int nr, const int nc, const FN(block) *b, int r0, const float *values, int64_t d,
-                       int64_t w) {
-    PF acc[4][4];
-    TFM__FLAT
-    for (int r = 0; r < nr; r++) {
-        TFM__FLAT
-        for (int i = 0; i < nc; i++) acc[r][i] = PART(set)(0.0f);
-    }
-    values += TFM__SLICE * (b->j0[r0] - b->u0);
-    for (int j = b->j0[r0]; j < b->j1[r0]; j++, values += TFM__SLICE) {
-        PF x[4];
-        TFM__FLAT
-        for (int i = 0; i < nc; i++) x[i] = PART(load)(values + 16 * i);
-        TFM__FLAT
-        for (int r = 0; r < nr; r++) {
-            const PF weight = PART(set)(b->score[r0 + r][j]);
-            TFM__FLAT
-            for (int i = 0; i < nc; i++) acc[r][i] = PART(madd)(weight, x[i], acc[r][i]);
-        }
-    }
-    TFM__EACH_TOKEN
-    for (int r = 0; r < nr; r++) {
-        TFM__FLAT
-        for (int i = 0; i < nc; i++) {
-            float *out = b->rows[r0 + r]->out + d + 16 * i;
-            const PF old = PART(mul)(PART(get)(out, w, 0.0f), PART(set)(b->keep[r0 + r]));
-            PART(put)(out, PART(madd)(acc[r][i], PART(set)(b->take[r0 + r]), old), w);
-        }
-    }
-}
-
-/* The same for the elements that the panel holds: as many at a time as there are registers, then the last. */
-TFM__INNER void FN(mix_rows)(const int nr, const FN(block) *b, int r0, const float *panel, int64_t d, int64_t nd) {
-    const int nc = nr == 1 || TFM__STRIPS == 4 || TFM__ROWS == 4 ? 4 : 1, beside = TFM__BESIDE == 4 ? nr : 1;
-    int64_t i = 0;
-    for (; nc > 1 && i + 16 * nc <= nd; i += 16 * nc) {
-        TFM__EACH_PART
-        for (int64_t c = i; c < i + 16; c += TFM__ROWS) FN(mix)(nr, nc, b, r0, panel + c, d + c, TFM__ROWS);
-    }
-    for (int r = 0; r < nr; r += beside) {
-        TFM__EACH_PART
-        for (int64_t c = i; c < nd; c += TFM__ROWS)
-            FN(mix)(beside, 1, b, r0 + r, panel + c, d + c, nd - c < TFM__ROWS ? nd - c : TFM__ROWS);
-    }
-}
-
 static void FN(values)(FN(block) *b, const tfm_attention_args *a, const FN(ring) *values, float *panel) {
     for (int64_t d = 0; d < a->head_dim; d += TFM__SLICE) {
         const int64_t nd = a->head_dim - d < TFM__SLICE ? a->head_dim - d : (int64_t)TFM__SLICE;
         FN(read_cache)(a->kv_type, panel, TFM__SLICE, values, b->first + b->u0, b->u1 - b->u0, d, d + nd);
         for (int r = 0, nr; r < b->n; r += nr) {
             for (nr = 1; nr < TFM__BESIDE && r + nr < b->n && b->j0[r + nr] == b->j0[r] && b->j1[r + nr] == b->j1[r];) nr++;
-            if (TFM__BESIDE == 4 && nr == 4) FN(mix_rows)(4, b, r, panel, d, nd);
-            if (TFM__BESIDE == 4 && nr == 3) FN(mix_rows)(3, b, r, panel, d, nd);
-            if (nr == 2) FN(mix_rows)(2, b, r, panel, d, nd);
-            if (nr == 1) FN(mix_rows)(1, b, r, panel, d, nd);
+            TFM__BY_COUNT(mix, nr, (b, r, panel, d, nd));
         }
     }
 }
@@ -12134,8 +12154,10 @@ static void FN(queries)(const tfm_attention_args *a, int64_t kv_head, FN(query) 
     const FN(ring) keys = { (const uint8_t *)a->k + offset, (size_t)row_bytes, a->length };
     const FN(ring) values = { (const uint8_t *)a->v + offset, (size_t)row_bytes, a->length };
     int64_t begin = rows[0].begin, end = rows[0].end;
-    float panel[TFM__PANEL];
+    float stack[TFM__PANEL + 64 * TFM__QUERIES + 16]; /* and room to align */
+    float *panel = stack + (64 - ((uintptr_t)stack & 63)) % 64 / 4;
     FN(block) b;
+    b.score = (float(*)[64])(void *)(panel + TFM__PANEL);
     for (int r = 0; r < n; r++) {
         begin = rows[r].begin < begin ? rows[r].begin : begin;
         end = rows[r].end > end ? rows[r].end : end;
@@ -12231,6 +12253,8 @@ static const tfm_kernels FN(kernels) = {
 #undef TFM__SHARED
 #undef TFM__ROWS
 #undef TFM__BESIDE
+#undef TFM__APART
+#undef TFM__BY_COUNT
 #undef TFM__EACH_OUTPUT
 #undef TFM__EACH_TOKEN
 #undef TFM__EACH_PART
