@@ -168,11 +168,11 @@
    prints, exits, aborts, sets errno or keeps global state. TFM_DEBUG adds assertions on the preconditions.
 
    UNTRUSTED FILES
-   Everything in a file is checked once when it is opened, by one cursor with overflow-safe arithmetic; header, section
-   table, description and directory have hashes that are checked then, tokenizer and weights have hashes that
+   The structure of a file is checked once when it is opened, by one cursor with overflow-safe arithmetic; header, section
+   table and all known sections but tokenizer and weights have hashes that are checked then, those two have hashes that
    tfm_model_verify checks. Hashes find damage; numbers are checked whether they agree or not. Look-ups into tokenizer tables
-   stay inside whatever the bytes say, and tfm_encode takes at most TFM__TOK_STEPS steps a byte: tables that would need more
-   are TFM_ERR_FORMAT. The file must not change while it is mapped; where that is not trusted open it with no_mmap.
+   stay inside whatever the bytes say, and tfm_encode takes at most TFM__TOK_STEPS steps for each byte of the text and 64
+   more: tables that would need more are TFM_ERR_FORMAT. The file must not change while it is mapped; where that is not trusted open it with no_mmap.
 
    BUILD SWITCHES (define before the implementation is included)
        TFM_STATIC     all functions static: implementation and use in one file, several copies in one program

@@ -306,16 +306,11 @@ static void use_session(const tfm_model *m, tfm_session *s, tfm_session *copy, s
     check(!heap_calls(), "evaluating, sampling and copying allocates %ld times", heap_calls());
 }
 
-static void use_model(const char *stories) {
+/* In exact and fast mode, with every type of cache. */
+static void use_model(const tfm_model *m) {
     tfm_error err;
-    tfm_model *m = NULL;
-    size_t n = 0;
-    int r = convert_folder(stories, &err);
-    void *model = keep(&n);
-    if (!r) r = tfm_model_from_memory(model, n, NULL, &m, &err);
-    check(!r, "%s", r ? err.msg : "");
     pool *threads = pool_new(3);
-    for (int i = 0; !r && i < 4; i++) {
+    for (int i = 0; m && i < 4; i++) {
         tfm_session_config cfg = tiny_exact(32, 5);
         tfm_session *s = NULL, *copy = NULL;
         size_t bytes = 0;
@@ -335,8 +330,28 @@ static void use_model(const char *stories) {
         tiny_free(other);
     }
     pool_free(threads);
+}
+
+/* The checkpoint that ships, and mixtures of experts with windows. */
+static void use_models(const char *stories) {
+    tfm_error err;
+    tfm_model *m = NULL;
+    tiny_model t;
+    size_t n = 0;
+    int r = convert_folder(stories, &err);
+    void *model = keep(&n);
+    if (!r) r = tfm_model_from_memory(model, n, NULL, &m, &err);
+    check(!r, "%s", r ? err.msg : "");
+    use_model(m);
     tfm_model_close(m);
     tiny_free(model);
+    tiny_describe(&t);
+    tiny_experts(&t);
+    tiny_weights(&t, TFM_Q8_0, TFM_TILED);
+    m = tiny_open(&t);
+    use_model(m);
+    tfm_model_close(m);
+    tiny_weights_free(&t);
 }
 
 int main(int argc, char **argv) {
@@ -355,7 +370,7 @@ int main(int argc, char **argv) {
     const json *root = r ? NULL : json_read(&src, 4 << 20, &a, &err);
     check(root != NULL, "%s", err.msg);
     if (!r) source_close_file(&src);
-    use_model(stories);
+    use_models(stories);
     use_chats();
     if (root) use_tokenizers(root);
     test_failing(stories);
