@@ -89,8 +89,8 @@
    caller's (64-byte aligned) and then nothing is allocated at all. After creation nothing allocates: not evaluating,
    tokenizing, sampling or rendering a conversation. The KV cache costs exactly
    2 * n_layers * n_kv_heads * head_dim * length * bytes; length is the context, or for layers that see no more than a
-   window (or chunk, or stride) min(context, window + batch). Strings and logits that are returned are views; their life
-   is said at each function. Stack: at most 32 KB, with TFM_PANEL 4096 at most 20 KB.
+   window (or chunk, or stride) min(context, window + batch): tfm-inspect prints these products. Strings and logits that are
+   returned are views; their life is said at each function. Stack: at most 32 KB, with TFM_PANEL 4096 at most 20 KB.
 
    SESSIONS
    A session is bytes without pointers into itself: save them, copy them, give them to another process. One that is
