@@ -25,8 +25,8 @@
     ROW(numbers) \
     ROW(sinks) \
     ROW(cli) \
+    ROW(child) /* before there are threads, see os_try */ \
     ROW(pool) \
-    ROW(child) \
     ROW(math) \
     ROW(kernel_formats) \
     ROW(kernel_matmul) \
