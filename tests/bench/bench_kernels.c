@@ -87,14 +87,6 @@ __attribute__((target("avx2,fma"))) static double floats_256(void)
     }
 BLOCK_512(block_512, EIGHT(VNNI_512), CHAINS(FLOAT_512) CHAINS(FLOAT_512))
 BLOCK_512(sub_block_512, EIGHT(VNNI_512), CHAINS(FLOAT_512) CHAINS(FLOAT_512) CHAINS(FLOAT_512))
-/* With every load that a tile of one strip and twelve tokens makes, from the first-level cache: two begin in a cycle, too. */
-static const int32_t words[16] = { 0x01010101 };
-#define LOAD_512(i) __asm__ volatile("vpbroadcastd %1, %0" : "=v"(l) : "m"(words[i]));
-#define START_512(i) __asm__ volatile("vpbroadcastd %1, %0" : "=v"(a##i) : "m"(words[i]));
-#define LOADED_512(i) LOAD_512(i) a##i = _mm512_dpbusd_epi32(a##i, x, l); __asm__ volatile("" : "+v"(a##i));
-#define FLOADED_512(i) LOAD_512(i) f##i = _mm512_mul_ps(f##i, _mm512_castsi512_ps(l)); __asm__ volatile("" : "+v"(f##i));
-BLOCK_512(loaded_512, CHAINS(START_512) EIGHT(LOADED_512), CHAINS(LOAD_512) CHAINS(FLOADED_512) CHAINS(FLOAT_512) CHAINS(FLOADED_512))
-
 /* The same for the two halves of 8 rows; sums of 16 bits have room for eight products of codes of 4 bits. */
 #define PAIR_256(i) w##i = _mm256_maddubs_epi16(x, x); __asm__ volatile("" : "+x"(w##i));
 #define MORE_256(i) t = _mm256_maddubs_epi16(x, x); __asm__ volatile("" : "+x"(t)); w##i = _mm256_add_epi16(w##i, t);
@@ -119,16 +111,16 @@ BLOCK_256(block_256, FOUR(FLOAT_256) FOUR(FLOAT_256) FOUR(FLOAT_256))
 BLOCK_256(sub_block_256, FOUR(FLOAT_256) FOUR(FLOAT_256) FOUR(FLOAT_256) FOUR(FLOAT_256))
 
 typedef double (*peak_fn)(void);
-enum { PEAK_BYTES, PEAK_BLOCK, PEAK_SUB_BLOCK, PEAK_LOADED, PEAK_FLOATS };
+enum { PEAK_BYTES, PEAK_BLOCK, PEAK_SUB_BLOCK, PEAK_FLOATS };
 static peak_fn peak_of(int isa, int of)
 {
-    static const peak_fn wide[] = { bytes_512, block_512, sub_block_512, loaded_512, floats_512 };
-    static const peak_fn narrow[] = { bytes_256, block_256, sub_block_256, NULL, floats_256 };
+    static const peak_fn wide[] = { bytes_512, block_512, sub_block_512, floats_512 };
+    static const peak_fn narrow[] = { bytes_256, block_256, sub_block_256, floats_256 };
     return isa == TFM_ISA_AVX512 ? wide[of] : isa == TFM_ISA_AVX2 ? narrow[of] : NULL;
 }
 #else
 typedef double (*peak_fn)(void);
-enum { PEAK_BYTES, PEAK_BLOCK, PEAK_SUB_BLOCK, PEAK_LOADED, PEAK_FLOATS };
+enum { PEAK_BYTES, PEAK_BLOCK, PEAK_SUB_BLOCK, PEAK_FLOATS };
 static peak_fn peak_of(int isa, int of) { (void)isa, (void)of; return NULL; }
 #endif
 
@@ -288,7 +280,6 @@ int main(int argc, char **argv)
     if (byte_peak > 0)
         printf("peaks: bytes %.0f GOP/s, with a scale a block %.0f, with a minimum, too, %.0f; float32 %.0f "
                "GFLOP/s\n", byte_peak, peak(b.k->isa, PEAK_BLOCK), peak(b.k->isa, PEAK_SUB_BLOCK), float_peak);
-    if (peak_of(b.k->isa, PEAK_LOADED)) printf("the last with the loads of a tile: %.0f GOP/s\n", peak(b.k->isa, PEAK_LOADED));
     if (blas > 0) printf("sgemm: %.0f GFLOP/s\n", blas);
     printf("%-8s %10s%s %10s %10s\n", "type", "GOP/s", byte_peak > 0 ? " of peak" : "", "1 token", "GB/s");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) bench_type(&b, types[i], byte_peak, float_peak, blas);
