@@ -11017,25 +11017,17 @@ TFM__INNER PI PART(unit_start)(const int fmt, int h, PI zeros, const int16_t *su
     return zero ? PART(dot2)(PART(sum_start)(), PART(half_zeros)(fmt, h, zeros), sums) : PART(sum_start)();
 }
 
-/* acc + one unit times one token (the manual's "the same bits"): the sum of codes times activations, of all or of one half
-   after the other, then the minima. */
-TFM__INNER PF PART(sum_add)(PF acc, PI sum, PF d, const FN(unit_x) *x) {
-    return PART(madd)(PART(sum_times)(sum, x), d, acc);
-}
-/* `mins` are pairs for the sums of the activations of the two halves. */
-TFM__INNER PF PART(mins_add)(const int fmt, PF acc, const PART(scales) *s, PI mins, const FN(unit_x) *x) {
+/* acc + one unit times one token (the manual's "the same bits"), given the sums of codes times activations: of all, or of
+   the two halves; then the minima. `mins` are pairs for the sums of the activations of the two halves. */
+TFM__INNER PF PART(unit_add)(const int fmt, PF acc, PI a, PI b, const PART(scales) *s, PI mins, const FN(unit_x) *x) {
     const tfm__format *f = &tfm__formats[fmt];
+    acc = PART(madd)(PART(sum_times)(a, x), s->d[0], acc);
+    if (f->sub == 16) acc = PART(madd)(PART(sum_times)(b, x), s->d[1], acc);
     if (!f->min) return acc;
     if (f->min == 1) return PART(madd)(s->m, PART(set)(x->total), acc);
     if (f->sub == 32) return PART(nmadd)(s->m, PART(set)(x->total), acc);
     const PF least = PART(to_float)(PART(dot2)(PART(iset)(0), mins, x->sums));
     return PART(nmadd)(PART(mul)(least, PART(set)(x->d)), s->m, acc);
-}
-/* The whole; b is the second half, where sums go by halves. */
-TFM__INNER PF PART(unit_add)(const int fmt, PF acc, PI a, PI b, const PART(scales) *s, PI mins, const FN(unit_x) *x) {
-    acc = PART(sum_add)(acc, a, s->d[0], x);
-    if (tfm__formats[fmt].sub == 16) acc = PART(sum_add)(acc, b, s->d[1], x);
-    return PART(mins_add)(fmt, acc, s, mins, x);
 }
 
 #ifdef TFM__BY_ROWS
@@ -11286,24 +11278,26 @@ TFM__BODY void PART(half_dots)(const int fmt, const int h, const int nt, const i
     }
 }
 
+/* The tokens that go side by side; where sums go by halves there are twice as many of them. */
+TFM__BODY int FN(abreast)(const int fmt) {
+    return tfm__formats[fmt].sub == 16 && TFM__ABREAST > 4 ? TFM__ABREAST / 2 : TFM__ABREAST;
+}
+
 /* acc[t][p] += one unit times token t, of nt tokens, for ns strips. */
 TFM__BODY void PART(unit_dots)(const int fmt, const int nt, const int ns, PF (*acc)[TFM__SIDE * 16 / TFM__ROWS], int p, PB *c,
                                PART(scales) *s, const PI *mins, PI zeros, const uint8_t *const *rows, size_t at) {
     const int halves = tfm__formats[fmt].sub == 16 ? 2 : 1;
+    PI sum[2][TFM__ABREAST * TFM__SIDE];
     TFM__UNROLL
-    for (int h = 0; h < halves; h++) {
-        PI sum[TFM__ABREAST * TFM__SIDE];
-        PART(half_dots)(fmt, h, nt, ns, sum, c, zeros, rows, at);
-        if (ns > 1) for (int i = 0; i < ns; i++) TFM__STAY(s[i]);
+    for (int h = 0; h < halves; h++) PART(half_dots)(fmt, h, nt, ns, sum[h], c, zeros, rows, at);
+    for (int i = 0; i < ns && ns > 1; i++) TFM__STAY(s[i]);
+    TFM__UNROLL
+    for (int t = 0; t < nt; t++) {
+        const FN(unit_x) x = FN(unit_of)(rows[t] + at);
         TFM__UNROLL
-        for (int t = 0; t < nt; t++) {
-            const FN(unit_x) x = FN(unit_of)(rows[t] + at);
-            TFM__UNROLL
-            for (int i = 0; i < ns; i++) {
-                PF *to = &acc[t][p * ns + i];
-                *to = PART(sum_add)(*to, sum[t * ns + i], s[i].d[h], &x);
-                if (h + 1 == halves) *to = PART(mins_add)(fmt, *to, s + i, mins[i], &x);
-            }
+        for (int i = 0; i < ns; i++) {
+            PF *to = &acc[t][p * ns + i];
+            *to = PART(unit_add)(fmt, *to, sum[0][t * ns + i], sum[halves - 1][t * ns + i], s + i, mins[i], &x);
         }
     }
 }
@@ -11503,7 +11497,7 @@ TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t st
             int64_t t = t0;
             for (; t + 2 < t1; t += TFM__TILE(t1 - t)) {
                 const uint8_t *to = last - next < share ? last : next + share;
-                FN(q8_tile)(fmt, TFM__ABREAST, TFM__SIDE, TFM__TILE(t1 - t), a, s, end, t, next, to);
+                FN(q8_tile)(fmt, FN(abreast)(fmt), TFM__SIDE, TFM__TILE(t1 - t), a, s, end, t, next, to);
                 next = to;
             }
             for (; t < t1; t++) for (int64_t i = s; i < end; i++) FN(q8_tile)(fmt, 1, 1, 1, a, i, i + 1, t, next, next);
