@@ -9484,6 +9484,11 @@ TFM__BODY VI FN(bits)(VF a) { return _mm512_castps_si512(a); }
 TFM__BODY VF FN(from_bits)(VI a) { return _mm512_castsi512_ps(a); }
 TFM__BODY VI FN(round)(VF a) { return _mm512_cvtps_epi32(a); }
 TFM__BODY VF FN(to_float)(VI a) { return _mm512_cvtepi32_ps(a); }
+#define TFM__LDEXP
+TFM__BODY VF FN(ldexp)(VF p, VI n, VF k) { /* p 2^n, rounded once */
+    (void)n;
+    return _mm512_scalef_ps(p, k);
+}
 #ifdef TFM__SUMS_AS_BITS
 TFM__BODY VI FN(sum_start)(void) { return _mm512_set1_epi32(0x4b400000); } /* 1.5 * 2^23 */
 #endif
@@ -10449,8 +10454,17 @@ TFM__BODY float FN(half)(uint16_t h) { return tfm__f16_to_f32(h); }
 #define TFM__SHARED TFM__BODY
 #endif
 
-/* e^x: x = n ln 2 + r, |r| <= ln 2 / 2, a polynomial, and 2^n in two factors so that subnormal results and overflow to
-   infinity come out right. Within 1.1 ulp; NaN stays NaN. */
+#ifndef TFM__LDEXP
+/* p 2^n in two factors, so that subnormal results and overflow to infinity come out right; k is n as float. */
+TFM__BODY EF EN(ldexp)(EF p, EI n, EF k) {
+    const EI half = EN(shift_right)(n, 1), bias = EN(iset)(127);
+    (void)k;
+    p = EN(mul)(p, EN(from_bits)(EN(shift_left)(EN(iadd)(half, bias), 23)));
+    return EN(mul)(p, EN(from_bits)(EN(shift_left)(EN(iadd)(EN(isub)(n, half), bias), 23)));
+}
+#endif
+
+/* e^x: x = n ln 2 + r, |r| <= ln 2 / 2, and a polynomial. Within 1.1 ulp; NaN stays NaN. */
 TFM__SHARED EF EN(exp)(EF x) {
     x = EN(max)(EN(set)(-105.0f), EN(min)(EN(set)(90.0f), x));
     const EI n = EN(round)(EN(mul)(x, EN(set)(1.44269504f)));
@@ -10463,10 +10477,7 @@ TFM__SHARED EF EN(exp)(EF x) {
     p = EN(madd)(p, r, EN(set)(0.166665182f));
     p = EN(madd)(p, r, EN(set)(0.5f));
     p = EN(madd)(EN(mul)(r, r), p, r);
-    p = EN(add)(p, EN(set)(1.0f));
-    const EI half = EN(shift_right)(n, 1), bias = EN(iset)(127);
-    p = EN(mul)(p, EN(from_bits)(EN(shift_left)(EN(iadd)(half, bias), 23)));
-    return EN(mul)(p, EN(from_bits)(EN(shift_left)(EN(iadd)(EN(isub)(n, half), bias), 23)));
+    return EN(ldexp)(EN(add)(p, EN(set)(1.0f)), n, k);
 }
 
 TFM__BODY EF EN(abs)(EF x) { return EN(from_bits)(EN(iand)(EN(bits)(x), EN(iset)(0x7fffffff))); }
@@ -12043,11 +12054,12 @@ static int FN(sees_at)(const tfm_attention_args *a, const FN(query) *row, int64_
     return tfm__sees(a, row->head, (int32_t)row->end - 1, (int32_t)j);
 }
 
-/* What follows on a dot product: scale, cap, distance, mask. */
-static void FN(finish_scores)(float *score, const tfm_attention_args *a, const FN(query) *row, int64_t first, int j0,
+/* What follows on a dot product: scale, cap, distance, mask. Of the 64, those 16 that lie outside [j0, j1) altogether are
+   not touched, here and later; they may never have been written. Returns the maximum. */
+static float FN(finish_scores)(float *score, const tfm_attention_args *a, const FN(query) *row, int64_t first, int j0,
                               int j1) {
     static const float count[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
-    for (int j = j0 / 16 * 16; j < j1; j += 16) { /* the others may never have been written */
+    for (int j = j0 / 16 * 16; j < j1; j += 16) {
         VF s = FN(mul)(FN(load)(score + j), FN(set)(a->scale));
         if (a->softcap > 0) s = FN(cap)(s, FN(set)(a->softcap));
         if (a->slopes && !a->slopes_bf16) {
@@ -12056,11 +12068,14 @@ static void FN(finish_scores)(float *score, const tfm_attention_args *a, const F
         }
         FN(store)(score + j, s);
     }
+    for (int j = j0 / 16 * 16; j < j0; j++) score[j] = -TFM__INFINITY;
+    float *last = score + j1 / 16 * 16; /* large vectors wait if they are loaded after stores of their lanes */
+    if (TFM__ROWS == 16 && j1 % 16) FN(store)(last, FN(load_n)(last, j1 % 16, -TFM__INFINITY));
+    for (int j = j1; TFM__ROWS < 16 && j % 16; j++) score[j] = -TFM__INFINITY;
     for (int j = j0; a->slopes && a->slopes_bf16 && j < j1; j++)
         score[j] += a->scale * FN(bf16)(row->slope * tfm__count(first + j));
-    for (int j = 0; j < j0; j++) score[j] = -TFM__INFINITY;
-    for (int j = j1; j < 64; j++) score[j] = -TFM__INFINITY;
     for (int j = j0; a->mask && j < j1; j++) if (!FN(sees_at)(a, row, first + j)) score[j] = -TFM__INFINITY;
+    return FN(maximum)(score + j0 / 16 * 16, (j1 + 15) / 16 * 16 - j0 / 16 * 16);
 }
 
 static float FN(exp_one)(float x) {
@@ -12069,10 +12084,9 @@ static float FN(exp_one)(float x) {
     return v[0];
 }
 
-/* Turns 64 scores, those outside [j0, j1) -infinity, into weights against their own maximum, which is returned; *sum gets
-   the weights' sum. */
-static float FN(weights)(float *score, int j0, int j1, float *sum) {
-    const float top = FN(maximum)(score, 64);
+/* Turns the scores of [j0, j1), and those beside them that finish_scores made -infinity, into weights against their
+   maximum; returns the weights' sum. */
+static float FN(weights)(float *score, int j0, int j1, float top) {
     VF e[4];
     TFM__UNROLL
     for (int i = 0; i < 4; i++) {
@@ -12080,22 +12094,23 @@ static float FN(weights)(float *score, int j0, int j1, float *sum) {
         if (16 * i + 16 > j0 && 16 * i < j1) e[i] = FN(exp)(FN(sub)(FN(load)(score + 16 * i), FN(set)(top)));
         FN(store)(score + 16 * i, e[i]);
     }
-    *sum = FN(sum)(FN(add)(FN(add)(e[0], e[1]), FN(add)(e[2], e[3])));
-    return top;
+    return FN(sum)(FN(add)(FN(add)(e[0], e[1]), FN(add)(e[2], e[3])));
 }
 
 /* Scores become weights; the block's maximum and sum are merged into those of the query, whose old output counts
-   `keep` and that of the block `take`. */
+   `keep` and that of the block `take`. First all maxima, then all weights: either is a long chain of operations, and
+   those of several queries are under way at a time. */
 static void FN(weigh)(FN(block) *b, const tfm_attention_args *a) {
-    float sum[TFM__QUERIES];
+    float top[TFM__QUERIES], sum[TFM__QUERIES];
     for (int r = 0; r < b->n; r++) {
         FN(query) *row = b->rows[r];
-        FN(finish_scores)(b->score[r], a, row, b->first, b->j0[r], b->j1[r]);
-        const float top = FN(weights)(b->score[r], b->j0[r], b->j1[r], &sum[r]), m = row->m > top ? row->m : top;
+        top[r] = FN(finish_scores)(b->score[r], a, row, b->first, b->j0[r], b->j1[r]);
+        const float m = row->m > top[r] ? row->m : top[r];
         b->keep[r] = row->m - m;
-        b->take[r] = top - m;
+        b->take[r] = top[r] - m;
         row->m = m;
     }
+    for (int r = 0; r < b->n; r++) sum[r] = FN(weights)(b->score[r], b->j0[r], b->j1[r], top[r]);
     TFM__EACH(i, w, b->n) FN(put)(b->keep + i, FN(exp)(FN(get)(b->keep + i, w, 0.0f)), w);
     TFM__EACH(i, w, b->n) FN(put)(b->take + i, FN(exp)(FN(get)(b->take + i, w, 0.0f)), w);
     for (int r = 0; r < b->n; r++) b->rows[r]->l = b->rows[r]->l * b->keep[r] + sum[r] * b->take[r];
@@ -12247,6 +12262,7 @@ static const tfm_kernels FN(kernels) = {
 #undef TFM__SHARED
 #undef TFM__ROWS
 #undef TFM__BESIDE
+#undef TFM__LDEXP
 #undef TFM__APART
 #undef TFM__BY_COUNT
 #undef TFM__EACH_OUTPUT
