@@ -12055,7 +12055,7 @@ static int FN(sees_at)(const tfm_attention_args *a, const FN(query) *row, int64_
 }
 
 /* What follows on a dot product: scale, cap, distance, mask. Of the 64, those 16 that lie outside [j0, j1) altogether are
-   not touched, here and later; they may never have been written. Returns the maximum. */
+   not read, here or later; they may never have been written. Returns the maximum. */
 static float FN(finish_scores)(float *score, const tfm_attention_args *a, const FN(query) *row, int64_t first, int j0,
                               int j1) {
     static const float count[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
