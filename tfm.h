@@ -793,7 +793,8 @@ typedef struct tfm_session_config {
     int32_t kv;           /* TFM_KV_; K and V pass through this type before use */
     int32_t act;          /* TFM_ACT_MODE_: F32 = exact; Q8: quantised weights meet int8 activations */
     int32_t want;         /* LAST: logits of each eval's last token · ALL: of each token (eval <= n_batch tokens) ·
-                             HIDDEN: final-norm rows of each token, no logits · NONE */
+                             HIDDEN: final-norm rows of each token, no logits · NONE. Without a trace the last layer leaves
+                             out tokens that are not wanted, but for their keys and values */
     int32_t isa;          /* TFM_ISA_; 0 = best */
     int32_t n_threads;    /* work is cut in at most so many parts; 0 = 1 */
     int32_t grain;        /* multiply-adds below which a part is not worth a thread; 0 = 65536, 1 = cut everything */
@@ -4132,6 +4133,7 @@ typedef struct tfm__pass {
     const tfm_kernels *k;
     tfm__workers w;
     int64_t n, pos;            /* tokens of this chunk; position of the first */
+    int64_t unwanted;          /* of those, the first: once their keys and values are stored, nobody wants more of them */
     const tfm_block *b;        /* the layer under way */
     int32_t layer;
 } tfm__pass;
@@ -4360,8 +4362,19 @@ static void tfm__attention_part(void *ctx, int thread, int64_t first, int64_t la
     j->k->attention(&j->a, first, last);
 }
 
+/* The tokens that are wanted go on alone: their rows of the residual stream and of the normed one move to the front. */
+static void tfm__drop_unwanted(tfm__pass *p) {
+    const size_t d = (size_t)p->c->d_model, at = (size_t)p->unwanted * d;
+    float *x = tfm__floats(p->s, p->s->at.x), *xn = tfm__floats(p->s, p->s->at.xn);
+    p->n -= p->unwanted;
+    p->pos += p->unwanted;
+    p->unwanted = 0;
+    memmove(x, x + at, (size_t)p->n * d * sizeof(float));
+    memmove(xn, xn + at, (size_t)p->n * d * sizeof(float));
+}
+
 /* y = O(attention(Q x, K x, V x)). x [n][d_model] */
-static void tfm__attend(const tfm__pass *p, float *y, const float *x) {
+static void tfm__attend(tfm__pass *p, float *y, const float *x) {
     const tfm_block *b = p->b;
     tfm_session *s = p->s;
     const int64_t qw = (int64_t)b->n_heads * b->head_dim, kw = (int64_t)b->n_kv_heads * b->head_dim;
@@ -4385,6 +4398,11 @@ static void tfm__attend(const tfm__pass *p, float *y, const float *x) {
     tfm__trace(p, "k", k, kw);
     tfm__trace(p, "v", v, kw);
 
+    if (p->unwanted) {
+        q += p->unwanted * qw;
+        tfm__drop_unwanted(p);
+        if (!p->n) return;
+    }
     const int64_t seen = p->pos + p->n < cache->length ? p->pos + p->n : cache->length;
     tfm__attention_job job;
     job.k = p->k;
@@ -4812,7 +4830,7 @@ static void tfm__mixture(const tfm__pass *p, float *y, const float *x) {
 }
 #endif /* TFM_NO_EXPERTS */
 
-static void tfm__feed_forward(const tfm__pass *p, float *y, const float *x) {
+static void tfm__feed_forward(tfm__pass *p, float *y, const float *x) {
 #ifndef TFM_NO_EXPERTS
     if (p->b->ffn_kind == TFM_FFN_EXPERTS) {
         tfm__mixture(p, y, x);
@@ -4846,7 +4864,7 @@ static void tfm__add_branch(const tfm__pass *p, float *x, const float *y) {
 typedef struct tfm__branch {
     int32_t norm, norm_b, post, post_b;
     const char *norm_name, *out_name;
-    void (*run)(const tfm__pass *p, float *y, const float *x);
+    void (*run)(tfm__pass *p, float *y, const float *x);
 } tfm__branch;
 
 static const tfm__branch tfm__attention_branch = {TFM_ROLE_ATTN_NORM, TFM_ROLE_ATTN_NORM_B, TFM_ROLE_ATTN_POST_NORM,
@@ -4855,7 +4873,7 @@ static const tfm__branch tfm__ffn_branch = {TFM_ROLE_FFN_NORM, TFM_ROLE_FFN_NORM
                                             TFM_ROLE_FFN_POST_NORM_B, "ffn_norm", "ffn_out", tfm__feed_forward};
 
 /* y = branch(x) with the norms where the description puts them, up to but not including the residual add. */
-static void tfm__run_branch(const tfm__pass *p, const tfm__branch *br, float *y, const float *x) {
+static void tfm__run_branch(tfm__pass *p, const tfm__branch *br, float *y, const float *x) {
     const int place = p->b->norm_place;
     float *xn = tfm__floats(p->s, p->s->at.xn);
     const float *in = x;
@@ -4865,15 +4883,17 @@ static void tfm__run_branch(const tfm__pass *p, const tfm__branch *br, float *y,
         in = xn;
     }
     br->run(p, y, in);
+    if (!p->n) return;
     if (place == TFM_PLACE_POST_BRANCH || place == TFM_PLACE_SANDWICH) tfm__block_norm(p, y, y, br->post, br->post_b);
     tfm__trace(p, br->out_name, y, p->c->d_model);
 }
 
-static void tfm__run_block(const tfm__pass *p) {
+static void tfm__run_block(tfm__pass *p) {
     float *x = tfm__floats(p->s, p->s->at.x), *y = tfm__floats(p->s, p->s->at.y);
     const int post_add = p->b->norm_place == TFM_PLACE_POST_ADD, stream = p->b->norm_place == TFM_PLACE_PRE_STREAM;
     if (stream) tfm__block_norm(p, x, x, TFM_ROLE_ATTN_NORM, TFM_ROLE_ATTN_NORM_B);
     tfm__run_branch(p, &tfm__attention_branch, y, x);
+    if (!p->n) return;
     if (p->b->residual == TFM_RESIDUAL_SEQUENTIAL) {
         tfm__add_branch(p, x, y);
         if (post_add) tfm__block_norm(p, x, x, TFM_ROLE_ATTN_POST_NORM, TFM_ROLE_ATTN_POST_NORM_B);
@@ -5033,6 +5053,7 @@ static tfm_result tfm__eval_chunk(tfm_session *s, const int32_t *ids, int64_t n,
     p.w.parallel.run = s->parallel.run;
     p.n = n;
     p.pos = s->length;
+    p.unwanted = 0;
     p.b = NULL;
     p.layer = -1;
     if (s->high < p.pos + n) s->high = p.pos + n;
@@ -5040,16 +5061,18 @@ static tfm_result tfm__eval_chunk(tfm_session *s, const int32_t *ids, int64_t n,
     tfm__embed(&p, ids);
     tfm__for(&p.w, n, 16 + 16 * (int64_t)s->half * p.c->n_blocks, tfm__rope_tables, &p);
 
+    const int all = s->want == TFM_WANT_ALL || s->want == TFM_WANT_HIDDEN;
+    const int64_t wanted = all ? n : last && s->want != TFM_WANT_NONE;
     for (int32_t i = 0; i < p.c->n_layers; i++) {
         if (tfm__cancelled(s, done + i, total)) return tfm__fail(err, TFM_ERR_CANCELLED, "cancelled");
         p.layer = i;
         p.b = tfm__layer(p.c, i);
+        if (i + 1 == p.c->n_layers && !s->trace.fn) p.unwanted = n - wanted;
         tfm__run_block(&p);
         tfm__trace(&p, "out", tfm__floats(s, s->at.x), p.c->d_model);
     }
-    const int all = s->want == TFM_WANT_ALL || s->want == TFM_WANT_HIDDEN;
     tfm_result r = TFM_OK;
-    if (s->want != TFM_WANT_NONE && (last || all)) r = tfm__head(&p, all ? 0 : n - 1, all ? n : 1, err);
+    if (wanted) r = tfm__head(&p, p.n - wanted, wanted, err);
     if (!r) s->length += n;
     return r;
 }

@@ -286,6 +286,29 @@ static void check_chunks(const variant *v, tfm_session_config cfg) {
     }
 }
 
+/* Where only the last row is wanted, the last layer leaves the others out once their keys and values are stored: all but
+   one id, then that one, which reads what they left. */
+static void check_last(const variant *v, tfm_session_config cfg) {
+    const int32_t n = (int32_t)v->ref->n_ids, sizes[] = { n, 3 };
+    cfg.want = TFM_WANT_LAST;
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        tfm_session *s;
+        tfm_error err;
+        cfg.n_batch = sizes[i];
+        int r = tfm_session_new(v->m, &cfg, &s, &err);
+        check(!r, "%s: no session: %s", v->ref->name, r ? err.msg : "");
+        if (r) return;
+        for (int32_t at = 0, step = n - 1; !r && at < n; at += step, step = 1) {
+            r = tfm_eval(s, v->ref->ids + at, step, &err);
+            check(!r, "%s, the last row: %s", v->ref->name, r ? err.msg : "");
+            if (!r)
+                check(!memcmp(tfm_logits(s, 0), v->plain + (int64_t)(at + step - 1) * v->ref->n_vocab, (size_t)v->ref->n_vocab * 4),
+                      "%s: the last of %d rows has other bits in chunks of %d", v->ref->name, (int)(at + step), (int)sizes[i]);
+        }
+        tfm_session_free(s);
+    }
+}
+
 /* The work in as many parts as counts say, up to a 0: run by this thread in reverse, and by a pool. */
 static void check_threads(const variant *v, tfm_session_config cfg, const int32_t *counts) {
     char what[48];
@@ -364,6 +387,7 @@ static void check_exact(const reference *ref, const tfm_model *m, float *plain, 
     check(tiny_max_diff(plain, ref->logits, n) <= ref->tolerance, "%s: off by %g, allowed %g (largest logit %g)", ref->name,
           (double)tiny_max_diff(plain, ref->logits, n), (double)ref->tolerance, (double)ref->max_ref);
     check_chunks(&v, cfg);
+    check_last(&v, cfg);
     check_threads(&v, cfg, threads);
     check_isas(&v, cfg);
     check_greedy(ref, m);
@@ -382,6 +406,7 @@ static void check_fast(const reference *ref, const tfm_model *m, float *plain, f
     if (!tiny_logits(m, &cfg, ref->ids, ref->n_ids, plain, ref->name)) return;
     check_isas(&v, cfg);
     check_chunks(&v, cfg);
+    check_last(&v, cfg);
     check_threads(&v, cfg, threads);
 }
 
