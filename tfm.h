@@ -9452,7 +9452,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #define TFM__PASS_ISA TFM_ISA_AVX512
 #define TFM__PASS_NAME "avx512"
 #define TFM__TOKENS 96
-#define TFM__ABREAST 6 /* times 2 strips: a product takes 5 cycles, two begin in each; their codes are 16 more of 32 registers */
+#define TFM__ABREAST 6 /* times 2 strips: a product takes 5 cycles, two begin in each; codes take 16 more registers of 32 */
 #define TFM__SIDE 2    /* strips that share what is loaded of activations: loads are as dear as products */
 #define TFM__EACH_TILED TFM__LOOP
 #define TFM__PAIRED
@@ -11318,8 +11318,8 @@ TFM__BODY int FN(abreast)(const int fmt) {
 }
 
 /* acc[t][p] += one unit times token t, of nt tokens, for ns strips. */
-TFM__BODY void PART(unit_dots)(const int fmt, const int nt, const int ns, PF (*acc)[TFM__SIDE * 16 / TFM__ROWS], int p, PB *c,
-                               PART(scales) *s, const PI *mins, PI zeros, const uint8_t *const *rows, size_t at) {
+TFM__BODY void PART(unit_dots)(const int fmt, const int nt, const int ns, PF (*acc)[TFM__SIDE * 16 / TFM__ROWS], int p,
+                               PB *c, PART(scales) *s, const PI *mins, PI zeros, const uint8_t *const *rows, size_t at) {
     const int halves = tfm__formats[fmt].sub == 16 ? 2 : 1;
     PI sum[2][TFM__ABREAST * TFM__SIDE];
     TFM__UNROLL
@@ -11349,8 +11349,8 @@ TFM__BODY void PART(unit_load)(const int fmt, const int ns, PB *c, PART(scales) 
     }
 }
 
-/* The rows of strips [strip, end) in y are fetched to be written, for tokens [t0, t1): stores that miss would hold up all
-   others behind them. */
+/* The rows of strips [strip, end) in y are fetched to be written, for tokens [t0, t1): stores that miss would hold up
+   all others behind them. */
 TFM__BODY void FN(fetch_out)(const tfm_matmul_args *a, int64_t strip, int64_t end, int64_t t0, int64_t t1) {
     for (int64_t t = t0; t < t1 && t < a->n; t++) {
         const float *y = a->y + (size_t)t * a->y_stride;
@@ -11359,8 +11359,8 @@ TFM__BODY void FN(fetch_out)(const tfm_matmul_args *a, int64_t strip, int64_t en
     }
 }
 
-/* ns strips times nt tokens from t0 on, `abreast` of them at a time; tokens past n are the last one again, strips from `end`
-   on the first. [ahead, to) is fetched meanwhile, a little at each unit: all at once would hold up what the unit loads. */
+/* ns strips times nt tokens from t0 on, `abreast` of them at a time; tokens past n are the last one again, strips from
+   `end` on the first. [ahead, to) is fetched meanwhile, a little at each unit: all at once would hold up its loads. */
 TFM__BODY void FN(q8_tile)(const int fmt, const int abreast, const int ns, const int nt, const tfm_matmul_args *a,
                            int64_t strip, int64_t end, int64_t t0, const uint8_t *ahead, const uint8_t *to) {
     const tfm__format *f = &tfm__formats[fmt];
@@ -11381,7 +11381,8 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int abreast, const int ns, const
     }
     for (int64_t b = 0; b < blocks; b++, scales += tfm__scale_bytes(f)) {
         for (int u = 0; u < units; u++, at += TFM__UNIT_X, codes += 64 * f->bits) {
-            if (nt > 1 && fetched < nt) FN(fetch_out)(a, strip, end, t0 + fetched, t0 + fetched + step), fetched += step;
+            if (nt > 1 && fetched < nt) FN(fetch_out)(a, strip, end, t0 + fetched, t0 + fetched + step);
+            fetched += step;
             for (int64_t i = 0; i < lines && ahead < to; i++, ahead += 64) TFM__PREFETCH(ahead);
             TFM__EACH_PART
             for (int p = 0; p < 16 / TFM__ROWS; p++) {
@@ -11495,8 +11496,8 @@ TFM__BODY int FN(one)(const int fmt, const tfm_matmul_args *a, int64_t strip, in
 }
 #endif
 
-/* Tokens in portions whose rows stay in the second-level cache while the strips pass by: whole tiles, or where rows are long
-   a part of one. A tile that is not full costs less than three tokens one by one, each of which reads the weights anew. */
+/* Tokens in portions whose rows stay in the second-level cache while the strips pass by: whole tiles, or where rows are
+   long a part of one. */
 TFM__BODY int64_t FN(portion)(int64_t cols) {
     const int64_t fit = (int64_t)((5u << 17) / tfm_q8_row_bytes(cols)), some = TFM__TOKENS < 24 ? TFM__TOKENS : 24;
     return fit < some ? some : fit < TFM__TOKENS ? fit / some * some : fit / TFM__TOKENS * TFM__TOKENS;
@@ -11517,10 +11518,12 @@ TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t st
     }
 }
 #else
-/* While a tile passes some strips, its share of the next ones is fetched. */
+/* While a tile passes some strips, its share of the next ones is fetched. A tile that is not full costs less than three
+   tokens one by one, each of which reads the weights anew. */
 TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
     const tfm__format *f = &tfm__formats[fmt];
-    const int64_t portion = FN(portion)(a->w->cols), bytes = (int64_t)tfm__strip_of(f, tfm__quotient(a->w->cols, f->info.block));
+    const int64_t bytes = (int64_t)tfm__strip_of(f, tfm__quotient(a->w->cols, f->info.block));
+    const int64_t portion = FN(portion)(a->w->cols);
     for (int64_t t0 = 0; t0 < a->n; t0 += portion) {
         const int64_t t1 = a->n - t0 < portion ? a->n : t0 + portion;
         const int64_t share = TFM__SIDE * bytes / ((t1 - t0) / TFM__TOKENS + 1) + 64;
