@@ -186,7 +186,7 @@
        TFM_NO_SIMD    scalar pass only                             TFM_NO_AVX2 (AVX-VNNI too), TFM_NO_AVX512, TFM_NO_AMX
        TFM_NO_NFC     no tables for Unicode normal forms (25 KB): text is taken as if it were normalised already. Other
                       Unicode data (lower case, compatibility, scripts, clusters) comes in the files that need it
-       TFM_PANEL      bytes of the largest array on the stack: 16384, or less in steps of 4096
+       TFM_PANEL      bytes of the panel on the stack, most of what kernels need there: 16384, or less in steps of 4096
        TFM_TYPES      the weight types that are built, F32 always: e.g. (1ull << TFM_Q8_0 | 1ull << TFM_Q4_0); default all
        TFM_SELF       the name under which this file includes itself, if it was renamed (default "tfm.h")
        TFM_DEBUG      assert() on the preconditions of kernels      TFM_FUZZING    hashes are not compared (fuzzers only)
@@ -4373,6 +4373,34 @@ static void tfm__drop_unwanted(tfm__pass *p) {
     memmove(xn, xn + at, (size_t)p->n * d * sizeof(float));
 }
 
+/* What the attention kernel is told, but for its input and output. */
+static void tfm__attention_args(const tfm__pass *p, const tfm__cache *cache, tfm_attention_args *a) {
+    const tfm_block *b = p->b;
+    const tfm_session *s = p->s;
+    memset(a, 0, sizeof *a);
+    a->k = (const uint8_t *)s + cache->k;
+    a->v = (const uint8_t *)s + cache->v;
+    a->kv_type = s->kv_type;
+    a->n = (int32_t)p->n;
+    a->n_heads = b->n_heads;
+    a->n_kv_heads = b->n_kv_heads;
+    a->head_dim = b->head_dim;
+    a->pos = p->pos;
+    a->length = cache->length;
+    if (b->mask == TFM_MASK_CHUNKED) a->chunk = b->window;
+    else a->window = b->window;
+    a->sinks = b->sinks ? tfm__vector_of(p, TFM_ROLE_SINKS) : NULL;
+    a->scale = tfm__floats(s, s->at.scale)[b - p->c->blocks];
+    a->softcap = b->attn_softcap;
+    a->slopes_bf16 = b->alibi == TFM_ALIBI_BF16;
+    a->slopes = b->alibi ? tfm__vector_of(p, TFM_ROLE_SLOPES) : NULL;
+    a->mask = b->mask >= TFM_MASK_STRIDED ? b->mask : 0;
+    a->mask_stride = b->mask_stride;
+    a->mask_columns = b->mask_columns;
+    a->mask_groups = b->mask_groups;
+    a->mask_part = b->mask_part;
+}
+
 /* y = O(attention(Q x, K x, V x)). x [n][d_model] */
 static void tfm__attend(tfm__pass *p, float *y, const float *x) {
     const tfm_block *b = p->b;
@@ -4406,30 +4434,9 @@ static void tfm__attend(tfm__pass *p, float *y, const float *x) {
     const int64_t seen = p->pos + p->n < cache->length ? p->pos + p->n : cache->length;
     tfm__attention_job job;
     job.k = p->k;
-    memset(&job.a, 0, sizeof job.a);
+    tfm__attention_args(p, cache, &job.a);
     job.a.out = mixed;
     job.a.q = q;
-    job.a.k = (const uint8_t *)s + cache->k;
-    job.a.v = (const uint8_t *)s + cache->v;
-    job.a.kv_type = s->kv_type;
-    job.a.n = (int32_t)p->n;
-    job.a.n_heads = b->n_heads;
-    job.a.n_kv_heads = b->n_kv_heads;
-    job.a.head_dim = b->head_dim;
-    job.a.pos = p->pos;
-    job.a.length = cache->length;
-    if (b->mask == TFM_MASK_CHUNKED) job.a.chunk = b->window;
-    else job.a.window = b->window;
-    job.a.sinks = b->sinks ? tfm__vector_of(p, TFM_ROLE_SINKS) : NULL;
-    job.a.scale = tfm__floats(s, s->at.scale)[b - p->c->blocks];
-    job.a.softcap = b->attn_softcap;
-    job.a.slopes_bf16 = b->alibi == TFM_ALIBI_BF16;
-    job.a.slopes = b->alibi ? tfm__vector_of(p, TFM_ROLE_SLOPES) : NULL;
-    job.a.mask = b->mask >= TFM_MASK_STRIDED ? b->mask : 0;
-    job.a.mask_stride = b->mask_stride;
-    job.a.mask_columns = b->mask_columns;
-    job.a.mask_groups = b->mask_groups;
-    job.a.mask_part = b->mask_part;
     tfm__for(&p->w, p->n * b->n_heads, 4 * seen * b->head_dim, tfm__attention_part, &job);
     tfm__trace(p, "attn", mixed, qw);
 
@@ -12296,6 +12303,7 @@ static const tfm_kernels FN(kernels) = {
 #undef TFM__EACH_PART
 #undef TFM__KEEP
 #undef TFM__NOW
+#undef TFM__STAY
 #undef TFM__DOT_PAIRS
 #undef PART
 #undef PF

@@ -127,7 +127,7 @@ static int file_holds(const char *path, const char *text)
     return n == strlen(text) && memcmp(data, text, n) == 0;
 }
 
-/* More files than a system may allow to be open, each written in two pieces. */
+/* Many files, each written in two pieces and at rest between them. */
 static void check_resting_sinks(void)
 {
     enum { MANY = 40 };

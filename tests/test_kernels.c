@@ -452,6 +452,33 @@ static void matmul_floats(const tfm_kernels *k, int32_t type, int64_t cols) {
     release();
 }
 
+/* More tokens than a tile has, and than a portion has of long rows: each as if it were alone. */
+static void matmul_many(const tfm_kernels *k, const source *s, int64_t cols, int n) {
+    enum { FEW_ROWS = 41 };
+    const int64_t blocks = cols / tfm_type_get(s->type)->block;
+    const tfm_tensor w = packed(s->type, s->type, hashed_blocks(s, 9, FEW_ROWS * blocks), FEW_ROWS, cols);
+    const size_t stride = tfm_q8_row_bytes(cols);
+    uint8_t *x = take((size_t)n * stride, 0);
+    float *row = take(4 * (size_t)cols, 4), *y = take(4 * (size_t)n * FEW_ROWS, 4), one[FEW_ROWS];
+    tfm_matmul_args a = { &w, NULL, x, stride, 1, n, y, FEW_ROWS, NULL, 0 };
+    int bad = 0;
+    for (int t = 0; t < n; t++) {
+        fill(row, 200 + (uint32_t)t, cols);
+        k->quantize_row(x + (size_t)t * stride, row, cols);
+    }
+    k->matmul(&a, 0, (FEW_ROWS + 15) / 16);
+    a.n = 1;
+    a.y = one;
+    for (int t = 0; t < n; t++) {
+        a.x = x + (size_t)t * stride;
+        k->matmul(&a, 0, (FEW_ROWS + 15) / 16);
+        bad += !same_bits(one, y + t * FEW_ROWS, FEW_ROWS);
+    }
+    check(bad == 0, "%s %s: of %d tokens of %d columns %d differ from themselves alone", k->name,
+          tfm_type_get(s->type)->name, n, (int)cols, bad);
+    release();
+}
+
 void test_kernel_matmul(void) {
     static const int32_t floats[] = { TFM_F32, TFM_F16, TFM_BF16 };
     static const int64_t widths[] = { 1, 77, 600 };
@@ -471,6 +498,9 @@ void test_kernel_matmul(void) {
             matmul_f32(k, &w, info->name);
             release();
         }
+        for (int i = 0; i < COUNT(sources); i++) matmul_many(k, &sources[i], 256, 96 + 7 * i);
+        matmul_many(k, &sources[1], 6144, 147); /* Q4_0 and Q6_K: a portion is 48 to 71 tokens */
+        matmul_many(k, &sources[9], 6144, 147);
         for (int i = 0; i < 9; i++) matmul_floats(k, floats[i / 3], widths[i % 3]);
     }
 }

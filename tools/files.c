@@ -299,7 +299,7 @@ int read_whole(const char *path, uint64_t limit, char **data, size_t *n, tfm_err
 enum { MAX_PATH_BYTES = 4096 };
 
 typedef struct file_sink {
-    struct file_sink *next;
+    struct file_sink *volatile next;
     volatile sig_atomic_t live; /* the temporary file may exist */
     int fd;                     /* -1: at rest */
     int error;                  /* errno of the first write that failed */
@@ -309,6 +309,7 @@ typedef struct file_sink {
 
 /* All that were ever made: they are used again and never freed, since the signal handler may be among them. */
 static file_sink *volatile file_sinks;
+static char made[MAX_PATH_BYTES]; /* the last directory that was made; it goes with what was to be in it */
 
 /* Runs in signal handlers: removes the files that will not be finished. */
 static void sinks_abandon(void)
@@ -319,6 +320,7 @@ static void sinks_abandon(void)
         if (f->fd >= 0) os_close(f->fd); /* Windows does not remove an open file */
         os_remove(f->temporary);
     }
+    if (made[0]) os_rmdir(made); /* nothing happens if it is not empty */
 }
 
 /* One that is not in use; NULL: no memory. */
@@ -501,7 +503,10 @@ int sink_write(sink *s, uint64_t offset, const void *buf, size_t n, tfm_error *e
 
 int make_directory(const char *path, tfm_error *err)
 {
-    if (os_mkdir(path) == 0) return TFM_OK;
+    if (os_mkdir(path) == 0) {
+        snprintf(made, sizeof made, "%s", strlen(path) < sizeof made ? path : "");
+        return TFM_OK;
+    }
     if (errno == EEXIST && path_kind(path) == PATH_DIRECTORY) return TFM_OK;
     return tool_fail(err, TFM_ERR_IO, "%s: cannot be created: %s", path, strerror(errno));
 }

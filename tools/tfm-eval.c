@@ -357,7 +357,7 @@ static void set_batch(run *r)
     r->setup.n_batch = n < 1 ? 1 : (int32_t)n;
 }
 
-/* Evaluates into the files of o; they are kept only if all went well. */
+/* Evaluates into the files of o; none appears before all are written. */
 static int write_outputs(run *r, const id_list *list, outputs *o, int64_t *last)
 {
     tfm_error err;

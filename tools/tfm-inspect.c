@@ -207,8 +207,10 @@ static void print_cache(const run *r)
     for (i = 0; i < c->n_blocks; i++) {
         const tfm_block *b = &c->blocks[i];
         for (n = 0, k = 0; k < c->n_layers; k++) n += tfm_model_block(r->model, k) == b;
+        if (n == 0) continue;
         printf("    %3d layer%s x 2 x %d head%s x %d x %d positions x %g bytes\n", (int)n, n == 1 ? "" : "s",
-               (int)b->n_kv_heads, b->n_kv_heads == 1 ? "" : "s", (int)b->head_dim, (int)cache_positions(r, b), value_bytes[r->setup.kv ? r->setup.kv : TFM_KV_F16]);
+               (int)b->n_kv_heads, b->n_kv_heads == 1 ? "" : "s", (int)b->head_dim, (int)cache_positions(r, b),
+               value_bytes[r->setup.kv ? r->setup.kv : TFM_KV_F16]);
     }
 }
 

@@ -373,7 +373,7 @@ static int put_tried(teller *b, gguf_out *g, const char **warning) {
     if (!text) return out_of_memory(b);
     const int32_t *want = encode(b->t, text, n, b->a, &n_want, b->err);
     const int byte_level = has_flag(b, TFM_TOK_BYTE_LEVEL);
-    int code = want ? TFM_OK : TFM_ERR_FORMAT, found = 0, same;
+    int code = want ? TFM_OK : b->err->code, found = 0, same;
     if (!code && !byte_level) code = try_name(b, best, text, n, want, n_want, &found);
     for (int i = 0; !code && byte_level && found < 2 && first_name(i, name, sizeof name); i++) {
         code = try_name(b, name, text, n, want, n_want, &same);

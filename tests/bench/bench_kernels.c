@@ -87,6 +87,7 @@ __attribute__((target("avx2,fma"))) static double floats_256(void)
     }
 BLOCK_512(block_512, EIGHT(VNNI_512), CHAINS(FLOAT_512) CHAINS(FLOAT_512))
 BLOCK_512(sub_block_512, EIGHT(VNNI_512), CHAINS(FLOAT_512) CHAINS(FLOAT_512) CHAINS(FLOAT_512))
+
 /* The same for the two halves of 8 rows; sums of 16 bits have room for eight products of codes of 4 bits. */
 #define PAIR_256(i) w##i = _mm256_maddubs_epi16(x, x); __asm__ volatile("" : "+x"(w##i));
 #define MORE_256(i) t = _mm256_maddubs_epi16(x, x); __asm__ volatile("" : "+x"(t)); w##i = _mm256_add_epi16(w##i, t);
