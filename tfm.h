@@ -172,7 +172,8 @@
    table and all known sections but tokenizer and weights have hashes that are checked then, those two have hashes that
    tfm_model_verify checks. Hashes find damage; numbers are checked whether they agree or not. Look-ups into tokenizer tables
    stay inside whatever the bytes say, and tfm_encode takes at most TFM__TOK_STEPS steps for each byte of the text and 64
-   more: tables that would need more are TFM_ERR_FORMAT. The file must not change while it is mapped; where that is not trusted open it with no_mmap.
+   more: tables that would need more are TFM_ERR_FORMAT. The file must not change while it is mapped; where that is not
+   trusted open it with no_mmap.
 
    BUILD SWITCHES (define before the implementation is included)
        TFM_STATIC     all functions static: implementation and use in one file, several copies in one program
@@ -4890,7 +4891,6 @@ static void tfm__run_branch(tfm__pass *p, const tfm__branch *br, float *y, const
         in = xn;
     }
     br->run(p, y, in);
-    if (!p->n) return;
     if (place == TFM_PLACE_POST_BRANCH || place == TFM_PLACE_SANDWICH) tfm__block_norm(p, y, y, br->post, br->post_b);
     tfm__trace(p, br->out_name, y, p->c->d_model);
 }
@@ -8950,13 +8950,20 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
 #define TFM__FLAT
 #define TFM__LOOP
 #endif
-/* NOW: a vector is made here, where gcc would make all products before it adds them, or what several share once for each.
+/* NOW: a vector is made here, not where it is used. gcc would make all products before it adds them, or what several share
+   once for each; engines of WebAssembly keep the order that they get, and run out of registers where all loads come first
+   (from 19 on clang has no vectors in its asm).
    STAY: it is read from memory here, where gcc would keep it in a register that sums need more. */
-#ifdef __GNUC__
+#if !defined(__GNUC__) || (defined(__wasm__) && __clang_major__ >= 19)
+#define TFM__NOW(vector) (void)(vector)
+#elif defined(__wasm__)
+#define TFM__NOW(vector) __asm__ volatile("" : "+r"(vector))
+#else
 #define TFM__NOW(vector) __asm__ volatile("" : "+v"(vector))
+#endif
+#ifdef __GNUC__
 #define TFM__STAY(object) __asm__ volatile("" : "+m"(object))
 #else
-#define TFM__NOW(vector) (void)(vector)
 #define TFM__STAY(object) (void)(object)
 #endif
 #if TFM__PASS_PORTABLE
@@ -9602,7 +9609,7 @@ TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
     return acc;
 }
 TFM__BODY void FN(pair_groups)(VB *c) { (void)c; }
-TFM__BODY void FN(dot_pairs)(const int nt, const int ns, VI *sum, VB *c, const int n, const uint8_t *const *rows,
+TFM__BODY void FN(dot_pairs)(const int nt, const int ns, VI *sum, const VB *c, const int n, const uint8_t *const *rows,
                              size_t at, int bits) {
     (void)bits;
     TFM__UNROLL
@@ -10079,14 +10086,6 @@ TFM__BODY VI FN(byte)(VB a, int j) {
 #endif
 /* One pointer in the loop instead of a sum for each load: then offsets are part of the instructions. */
 #define TFM__KEEP(pointer) __asm__("" : "+r"(pointer))
-/* A vector is computed here, not where it is used: engines keep the order that they get, and run out of registers where
-   all loads come first. (From 19 on clang has no vectors in asm.) */
-#undef TFM__NOW
-#if __clang_major__ < 19
-#define TFM__NOW(vector) __asm__ volatile("" : "+r"(vector))
-#else
-#define TFM__NOW(vector) (void)(vector)
-#endif
 #define PART(name) TFM__PARTS(name)
 
 typedef v128_t PART(pf);
@@ -11290,7 +11289,7 @@ TFM__BODY void FN(q8_tile)(const int fmt, int nt, const tfm_matmul_args *a, int6
 #else
 /* sum[t][s] = half h of a unit, or all of it, times token t, for ns strips: group by group, so that as many chains run
    side by side. */
-TFM__BODY void PART(half_dots)(const int fmt, const int h, const int nt, const int ns, PI *sum, PB *c, PI zeros,
+TFM__BODY void PART(half_dots)(const int fmt, const int h, const int nt, const int ns, PI *sum, const PB *c, PI zeros,
                                const uint8_t *const *rows, size_t at) {
     const tfm__format *f = &tfm__formats[fmt];
     const int groups = f->sub == 16 ? 4 : 8, step = nt > 1 ? 1 : groups;
@@ -11326,7 +11325,8 @@ TFM__BODY int FN(abreast)(const int fmt) {
 
 /* acc[t][p] += one unit times token t, of nt tokens, for ns strips. */
 TFM__BODY void PART(unit_dots)(const int fmt, const int nt, const int ns, PF (*acc)[TFM__SIDE * 16 / TFM__ROWS], int p,
-                               PB *c, PART(scales) *s, const PI *mins, PI zeros, const uint8_t *const *rows, size_t at) {
+                               const PB *c, PART(scales) *s, const PI *mins, PI zeros, const uint8_t *const *rows,
+                               size_t at) {
     const int halves = tfm__formats[fmt].sub == 16 ? 2 : 1;
     PI sum[2][TFM__ABREAST * TFM__SIDE];
     TFM__UNROLL
@@ -11371,14 +11371,14 @@ TFM__BODY void FN(fetch_out)(const tfm_matmul_args *a, int64_t strip, int64_t en
 TFM__BODY void FN(q8_tile)(const int fmt, const int abreast, const int ns, const int nt, const tfm_matmul_args *a,
                            int64_t strip, int64_t end, int64_t t0, const uint8_t *ahead, const uint8_t *to) {
     const tfm__format *f = &tfm__formats[fmt];
-    const int64_t blocks = tfm__quotient(a->w->cols, f->info.block), step = nt / (blocks * (f->info.block / 32)) + 1;
     const int units = f->info.block / 32, zero = f->wide == 8 ? 128 * TFM__FLIP : f->zero;
+    const int64_t blocks = tfm__quotient(a->w->cols, f->info.block), turns = blocks * units;
+    const int64_t step = nt / turns + 1, lines = (to - ahead) / (64 * turns) + 1;
     const size_t bytes = tfm__strip_of(f, blocks), next = end - strip < ns ? 0 : bytes;
     const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * bytes, *rows[TFM__TOKENS];
     const uint8_t *scales = codes + tfm__scales_at(f, blocks, 0);
     const PI zeros = PART(pairs)(PART(iset)(-zero), PART(iset)(-zero));
     PF acc[TFM__TOKENS][TFM__SIDE * 16 / TFM__ROWS];
-    const int64_t lines = (to - ahead) / (64 * blocks * units) + 1;
     int64_t fetched = 0;
     size_t at = 0;
     TFM__EACH_TILED
@@ -11415,7 +11415,6 @@ TFM__BODY void FN(q8_tile)(const int fmt, const int abreast, const int ns, const
         }
     }
 }
-
 #endif
 
 #ifdef TFM__SMALL

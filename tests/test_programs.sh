@@ -3,8 +3,8 @@
 #
 #     [RUN="valgrind ..."] sh tests/test_programs.sh BUILD [MODEL.tfm]
 #
-# BUILD holds the programs, RUN is put in front of them; without MODEL the checkpoint of examples/models is converted. Prints "name: ok" or
-# "name: FAILED (why)" and at the end "N passed, N failed".
+# BUILD holds the programs, RUN is put in front of them; without MODEL the checkpoint of examples/models is converted.
+# Prints "name: ok" or "name: FAILED (why)" and at the end "N passed, N failed".
 
 BUILD=${1:-build}
 WORK=$BUILD/tests/programs

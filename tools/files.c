@@ -309,7 +309,6 @@ typedef struct file_sink {
 
 /* All that were ever made: they are used again and never freed, since the signal handler may be among them. */
 static file_sink *volatile file_sinks;
-static char made[MAX_PATH_BYTES]; /* the last directory that was made; it goes with what was to be in it */
 
 /* Runs in signal handlers: removes the files that will not be finished. */
 static void sinks_abandon(void)
@@ -320,7 +319,7 @@ static void sinks_abandon(void)
         if (f->fd >= 0) os_close(f->fd); /* Windows does not remove an open file */
         os_remove(f->temporary);
     }
-    if (made[0]) os_rmdir(made); /* nothing happens if it is not empty */
+    discard_directory();
 }
 
 /* One that is not in use; NULL: no memory. */
@@ -490,16 +489,27 @@ void sink_discard(sink *s)
     memset(s, 0, sizeof *s);
 }
 
+/* NULL: a sink that is no file. */
+static const file_sink *file_of(const sink *s)
+{
+    const file_sink *f = file_sinks;
+    while (f != NULL && f != s->user) f = f->next;
+    return f;
+}
+
 int sink_write(sink *s, uint64_t offset, const void *buf, size_t n, tfm_error *err)
 {
-    const file_sink *f = (const file_sink *)s->user;
+    const file_sink *f;
     if (n == 0 || s->write_at(s->user, offset, buf, n) == 0) return TFM_OK;
-    if (s->write_at != file_write_at) {
+    f = file_of(s);
+    if (f == NULL) {
         return tool_fail(err, TFM_ERR_IO, "output: cannot write %llu bytes at offset %llu", (unsigned long long)n,
                          (unsigned long long)offset);
     }
     return tool_fail(err, TFM_ERR_IO, "%s: cannot be written: %s", f->path, strerror(f->error));
 }
+
+static char made[MAX_PATH_BYTES]; /* the last directory that was made */
 
 int make_directory(const char *path, tfm_error *err)
 {
@@ -509,4 +519,9 @@ int make_directory(const char *path, tfm_error *err)
     }
     if (errno == EEXIST && path_kind(path) == PATH_DIRECTORY) return TFM_OK;
     return tool_fail(err, TFM_ERR_IO, "%s: cannot be created: %s", path, strerror(errno));
+}
+
+void discard_directory(void)
+{
+    if (made[0]) os_rmdir(made);
 }

@@ -86,5 +86,6 @@ int sink_write(sink *s, uint64_t offset, const void *buf, size_t n, tfm_error *e
 
 /* A directory; one that exists already is fine. */
 int make_directory(const char *path, tfm_error *err);
+void discard_directory(void); /* removes the last one that was made, if it is empty; a signal does so, too */
 
 #endif

@@ -158,7 +158,6 @@ typedef struct trace_entry {
 typedef struct trace {
     const run *run;
     const char *dir; /* NULL: nothing is traced */
-    int is_new;      /* the directory was not there before */
     trace_entry *entries; /* in order of first appearance */
     size_t n, capacity, next; /* next: where the following name most likely is */
     sink index;
@@ -180,7 +179,6 @@ static int trace_file(trace *t, sink *out, const char *name)
 static int trace_open(trace *t, tfm_error *err)
 {
     if (!t->dir) return 0;
-    t->is_new = path_kind(t->dir) == PATH_ABSENT;
     if (make_directory(t->dir, err)) return err->code;
     if (trace_file(t, &t->index, "index.txt")) *err = t->err;
     return t->err.code;
@@ -281,7 +279,6 @@ static int trace_commit(trace *t, tfm_error *err)
     size_t i;
     for (i = 0; i < t->n; i++)
         if (sink_commit(&t->entries[i].out, err)) return err->code;
-    t->is_new = 0;
     return t->dir ? sink_commit(&t->index, err) : 0;
 }
 
@@ -290,7 +287,7 @@ static void trace_close(trace *t)
     size_t i;
     for (i = 0; i < t->n; i++) sink_discard(&t->entries[i].out);
     sink_discard(&t->index);
-    if (t->is_new) os_rmdir(t->dir);
+    discard_directory();
     free(t->entries);
 }
 
