@@ -50,7 +50,7 @@ help:
 	@echo "make compilers    the header and all sources with gcc, clang and tcc, C99 to C++20, every TFM_NO_ switch"
 	@echo "make fuzz T=60    libFuzzer on .tfm files and every kind of checkpoint, T seconds each (clang)"
 	@echo "make text N=1000  N random texts through every kind of tokenizer and the references (python, network)"
-	@echo "make large        converting 1.1 GB: memory, speed, offsets beyond 4 GiB (Linux, python, 1.2 GB of disk)"
+	@echo "make large        converting 1.1 GB: memory, offsets beyond 4 GiB (Linux, python, 1.2 GB of disk)"
 	@echo "make real         real models: perplexity, text and weights against recorded references (python, network)"
 	@echo "make quality      the quantiser against llama.cpp's on real models (LLAMA=folder of its programs; python, network)"
 	@echo "make chat         published chat templates against transformers (python, network)"
@@ -230,7 +230,7 @@ $(BUILD)/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(ARCHIVE)
 # that never ends.
 JOBS = $(shell getconf _NPROCESSORS_ONLN)
 FUZZ_ONE = d=$$0/fuzz f=$$1; mkdir -p $$d/corpus_$$f $$0/tests/seeds_$$f; \
-    if $$d/fuzz_$$f -max_total_time=$(T) -timeout=10 -dict=tests/fuzz/$$f.dict -rss_limit_mb=4096 -verbosity=1 -print_final_stats=0 \
+    if $$d/fuzz_$$f -max_total_time=$(T) -timeout=30 -dict=tests/fuzz/$$f.dict -rss_limit_mb=4096 -verbosity=1 -print_final_stats=0 \
         -artifact_prefix=$$d/$$f- $$d/corpus_$$f $$0/tests/seeds_$$f > $$d/$$f.log 2>&1; \
     then echo ok > $$d/$$f.result; echo "fuzz_$$f: $$(tail -n 1 $$d/$$f.log)"; \
     else echo "FAILED fuzz_$$f:"; tail -n 40 $$d/$$f.log; fi

