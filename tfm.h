@@ -104,10 +104,12 @@
    unasked. To go on with less, rewind to 0 and evaluate what is to be kept.
 
    THREADS
-   Kernels never start threads. A session cuts its work into up to n_threads parts, none smaller than cfg.grain (to fork
-   and join two threads takes 0.3 to 2 microseconds with tools/pool.c and 1 with gcc's OpenMP while the threads still spin,
-   tens once they sleep; tfm-bench measures it), and hands them to cfg.parallel.run, to OpenMP if the implementation was
-   compiled with it, or runs them in turn. tools/pool.c is a small pool behind that hook.
+   Kernels never start threads. A session cuts its work for n_threads threads, into up to five parts for each, the first
+   large, the last small, none smaller than cfg.grain (to fork and join two threads takes 0.3 to 2 microseconds with
+   tools/pool.c and 1 with gcc's OpenMP while the threads still spin, tens once they sleep; tfm-bench measures it), and hands
+   them to cfg.parallel.run, to OpenMP if the implementation was compiled with it, or runs them in turn. Threads that take
+   the next part whenever they are free end together, whatever else they have to do. tools/pool.c is a small pool behind
+   that hook.
        call                                                      may run at the same time as
        anything with a const tfm_model, tfm_tokenizer, tfm_chat  anything
        anything with a tfm_session, tfm_sampler, tfm_decoder     calls on other objects; one thread at a time per object,
@@ -275,8 +277,9 @@ typedef struct tfm_allocator {
 } tfm_allocator;
 
 /* Threads: run(user, fn, arg, n) calls fn(arg, i) exactly once for each i in [0, n), on any threads it likes, at the
-   same time or not, and returns when all have returned. run = NULL: OpenMP if the implementation was compiled with it,
-   else serial. Results never depend on it. */
+   same time or not, and returns when all have returned; best if a thread takes the next i whenever it is free, from 0 on.
+   n may be larger than n_threads. run = NULL: OpenMP if the implementation was compiled with it, else serial. Results
+   never depend on it. */
 typedef struct tfm_parallel {
     void *user;
     void (*run)(void *user, void (*fn)(void *arg, int index), void *arg, int n);
@@ -420,7 +423,7 @@ typedef struct tfm_matmul_args {
     size_t scratch_bytes;
 } tfm_matmul_args;
 
-/* Attention over a cache, causal by position. Item i = (head i / n, token i % n): parts of them cost nearly the same.
+/* Attention over a cache, causal by position. Items: for each kv head, for each token, the heads that read it.
    Cache: k and v are [n_kv_heads][length][head_dim] of kv_type (F32, F16, BF16, Q8_0); position p lies in slot
    p % length. Query t stands at position pos + t and sees positions (p - window, p] (window 0: [0, p]); the keys of all
    n queries are in the cache already. With a chunk, a query sees the positions from the last multiple of it on; a mask
@@ -2110,8 +2113,8 @@ TFM_API size_t tfm_q8_row_bytes(int64_t cols) {
 #pragma GCC pop_options
 #endif
 /* ====================================================================================================================
-   [B4] THREADS: the one place that owns them. Work is cut into n_threads contiguous parts of the item range; which part
-   an item falls into never changes a bit of its result.
+   [B4] THREADS: the one place that owns them. Work is cut into contiguous parts of the item range; which part an item
+   falls into never changes a bit of its result.
    ================================================================================================================= */
 
 typedef struct tfm__workers { int32_t n_threads, grain; tfm_parallel parallel; } tfm__workers;
@@ -2120,52 +2123,63 @@ typedef struct tfm__workers { int32_t n_threads, grain; tfm_parallel parallel; }
    multiply-adds in twice that time, and less is not worth handing over. */
 #define TFM__GRAIN 65536
 
+#ifndef TFM_NO_THREADS
 typedef struct tfm__for_job {
-    void (*fn)(void *ctx, int thread, int64_t first, int64_t last);
+    void (*fn)(void *ctx, int64_t first, int64_t last);
     void *ctx;
     int64_t items;
-    int parts;
+    int threads, halvings;
 } tfm__for_job;
 
-/* Where part `index` begins: items * index / parts, whose product may be wider than an address. */
+/* Where part `index` begins. Half of the items make one part for each thread, half of the rest one more, and so on
+   `halvings` times; the last parts are as large as those before them. So threads that are not equally fast end together
+   (guided self-scheduling, Polychronopoulos and Kuck 1987). */
 static int64_t tfm__part_begin(const tfm__for_job *j, int index) {
-    const int64_t each = tfm__quotient(j->items, j->parts), rest = j->items - each * j->parts;
-    return each * index + tfm__quotient(rest * index, j->parts);
+    const int round = index / j->threads < j->halvings ? index / j->threads : j->halvings, rest = j->halvings - round;
+    const int64_t all = (int64_t)j->threads << j->halvings; /* in parts of the smallest size */
+    const int64_t size = rest ? (int64_t)1 << (rest - 1) : 1, at = all - ((int64_t)j->threads << rest) + (index - round * j->threads) * size;
+    const int64_t each = tfm__quotient(j->items, all);
+    return each * at + tfm__quotient((j->items - each * all) * at, all); /* items * at may be wider than an address */
 }
 
 static void tfm__for_part(void *arg, int index) {
     const tfm__for_job *j = (const tfm__for_job *)arg;
     const int64_t first = tfm__part_begin(j, index), last = tfm__part_begin(j, index + 1);
-    if (first < last) j->fn(j->ctx, index, first, last);
+    if (first < last) j->fn(j->ctx, first, last);
 }
 
-/* fn(ctx, thread, first, last) over [0, items), cut into at most n_threads parts of a grain each; returns when all are
-   done. work: what an item costs, in multiply-adds of a matmul, at least 1. */
-static void tfm__for(const tfm__workers *w, int64_t items, int64_t work, void (*fn)(void *, int, int64_t, int64_t),
-                     void *ctx) {
-    int parts = 1;
-#ifndef TFM_NO_THREADS
-    const int64_t most = tfm__quotient(items, tfm__quotient(w->grain + work - 1, work));
-    parts = most < w->n_threads ? (int)most : w->n_threads;
-#endif
-    (void)work;
-    if (parts <= 1) {
-        if (items > 0) fn(ctx, 0, 0, items);
+static void tfm__for_threads(const tfm__workers *w, tfm__for_job *job) {
+    const int parts = job->threads * (job->halvings + 1);
+    if (w->parallel.run) {
+        w->parallel.run(w->parallel.user, tfm__for_part, job, parts);
         return;
     }
+#ifdef _OPENMP
+#pragma omp parallel for num_threads(job->threads) schedule(dynamic, 1)
+#endif
+    for (int i = 0; i < parts; i++) tfm__for_part(job, i);
+}
+#endif
+
+/* fn(ctx, first, last) over [0, items), cut into parts of at least a grain; returns when all are done. work: what an
+   item costs, in multiply-adds of a matmul, at least 1. */
+static void tfm__for(const tfm__workers *w, int64_t items, int64_t work, void (*fn)(void *, int64_t, int64_t), void *ctx) {
+#ifndef TFM_NO_THREADS
+    const int64_t most = tfm__quotient(items, tfm__quotient(w->grain + work - 1, work));
     tfm__for_job job;
     job.fn = fn;
     job.ctx = ctx;
     job.items = items;
-    job.parts = parts;
-    if (w->parallel.run) {
-        w->parallel.run(w->parallel.user, tfm__for_part, &job, job.parts);
+    job.threads = most < w->n_threads ? (int)most : w->n_threads;
+    job.halvings = 0;
+    while (job.halvings < 4 && most >> (job.halvings + 1) >= job.threads) job.halvings++;
+    if (job.threads > 1) {
+        tfm__for_threads(w, &job);
         return;
     }
-#if defined(_OPENMP) && !defined(TFM_NO_THREADS)
-#pragma omp parallel for num_threads(job.parts) schedule(static, 1)
 #endif
-    for (int i = 0; i < job.parts; i++) tfm__for_part(&job, i);
+    (void)w, (void)work;
+    if (items > 0) fn(ctx, 0, items);
 }
 
 /* ====================================================================================================================
@@ -4160,9 +4174,8 @@ typedef struct tfm__norm_job {
     int64_t width;
 } tfm__norm_job;
 
-static void tfm__norm_rows(void *ctx, int thread, int64_t first, int64_t last) {
+static void tfm__norm_rows(void *ctx, int64_t first, int64_t last) {
     const tfm__norm_job *j = (const tfm__norm_job *)ctx;
-    (void)thread;
     for (int64_t i = first; i < last; i++) {
         float *out = j->out + i * j->width;
         const float *x = j->x + i * j->width;
@@ -4190,9 +4203,8 @@ static void tfm__block_norm(const tfm__pass *p, float *out, const float *x, int3
 
 typedef struct tfm__quantize_job { const tfm_kernels *k; uint8_t *out; const float *x; size_t stride; int64_t cols; } tfm__quantize_job;
 
-static void tfm__quantize_part(void *ctx, int thread, int64_t first, int64_t last) {
+static void tfm__quantize_part(void *ctx, int64_t first, int64_t last) {
     const tfm__quantize_job *j = (const tfm__quantize_job *)ctx;
-    (void)thread;
     for (int64_t i = first; i < last; i++) j->k->quantize_row(j->out + (size_t)i * j->stride, j->x + i * j->cols, j->cols);
 }
 
@@ -4202,17 +4214,16 @@ typedef struct tfm__matmul_job {
     const tfm_kernels *k;
     tfm_tensor w[3];
     tfm_matmul_args a[3];
-    int64_t end[3];   /* strips up to and including matmul i */
+    int64_t end[3];   /* pairs of strips, as kernels take them, up to and including matmul i */
     int count;
 } tfm__matmul_job;
 
-static void tfm__matmul_part(void *ctx, int thread, int64_t first, int64_t last) {
+static void tfm__matmul_part(void *ctx, int64_t first, int64_t last) {
     const tfm__matmul_job *j = (const tfm__matmul_job *)ctx;
-    (void)thread;
     for (int i = 0; i < j->count; i++) {
         const int64_t start = i ? j->end[i - 1] : 0;
         const int64_t s0 = first > start ? first : start, s1 = last < j->end[i] ? last : j->end[i];
-        if (s0 < s1) j->k->matmul(&j->a[i], s0 - start, s1 - start);
+        if (s0 < s1) j->k->matmul(&j->a[i], 2 * (s0 - start), 2 * (s1 - start));
     }
 }
 
@@ -4251,11 +4262,11 @@ static void tfm__linears(const tfm__pass *p, const float *x, int64_t cols, int64
         a->y_stride = (size_t)job.w[i].rows;
         a->scratch = NULL; /* the panel on the stack is enough */
         a->scratch_bytes = 0;
-        job.end[i] = (job.w[i].rows + 15) / 16 + (i ? job.end[i - 1] : 0);
+        job.end[i] = (job.w[i].rows + 31) / 32 + (i ? job.end[i - 1] : 0);
         quantized |= a->x_q8;
     }
     if (quantized) tfm__quantize(p, x, cols, n);
-    tfm__for(&p->w, job.end[count - 1], 16 * cols * n, tfm__matmul_part, &job);
+    tfm__for(&p->w, job.end[count - 1], 32 * cols * n, tfm__matmul_part, &job);
 }
 
 static tfm__linear tfm__to(float *y, int32_t role, int32_t role_bias) {
@@ -4288,11 +4299,11 @@ static void tfm__norm_heads(const tfm__pass *p, float *x, int32_t role, int32_t 
     j.eps = b->qk_norm_eps;
     j.width = b->qk_norm == TFM_QKNORM_FULL ? n_heads * b->head_dim : b->head_dim;
     if (b->qk_norm != TFM_QKNORM_HEADS) {
-        tfm__norm_rows(&j, 0, 0, b->qk_norm == TFM_QKNORM_FULL ? 1 : n_heads);
+        tfm__norm_rows(&j, 0, b->qk_norm == TFM_QKNORM_FULL ? 1 : n_heads);
         return;
     }
     for (int64_t h = 0; h < n_heads; h++) { /* each head has its own weights */
-        tfm__norm_rows(&j, 0, 0, 1);
+        tfm__norm_rows(&j, 0, 1);
         j.out += j.width;
         j.x += j.width;
         if (j.w) j.w += j.width;
@@ -4320,7 +4331,7 @@ static float tfm__log_scale(const tfm_block *b, int64_t pos) {
 }
 
 /* Per token: QK-norm, clamp, RoPE, temperature, K and V into the cache. */
-static void tfm__prepare_heads(void *ctx, int thread, int64_t first, int64_t last) {
+static void tfm__prepare_heads(void *ctx, int64_t first, int64_t last) {
     const tfm__heads_job *j = (const tfm__heads_job *)ctx;
     const tfm__pass *p = j->p;
     const tfm_block *b = p->b;
@@ -4328,7 +4339,6 @@ static void tfm__prepare_heads(void *ctx, int thread, int64_t first, int64_t las
     const int64_t qw = (int64_t)b->n_heads * b->head_dim, kw = (int64_t)b->n_kv_heads * b->head_dim;
     const size_t row = tfm__kv_row_bytes(s->kv_type, (size_t)b->head_dim);
     uint8_t *base = (uint8_t *)s;
-    (void)thread;
     for (int64_t t = first; t < last; t++) {
         float *q = j->q + t * qw, *k = j->k + t * kw, *v = j->v + t * kw;
         if (b->qk_norm && !b->qk_norm_late) tfm__norm_qk(p, q, k);
@@ -4355,12 +4365,12 @@ static void tfm__prepare_heads(void *ctx, int thread, int64_t first, int64_t las
     }
 }
 
-typedef struct tfm__attention_job { const tfm_kernels *k; tfm_attention_args a; } tfm__attention_job;
+typedef struct tfm__attention_job { const tfm_kernels *k; tfm_attention_args a; int64_t each; } tfm__attention_job;
 
-static void tfm__attention_part(void *ctx, int thread, int64_t first, int64_t last) {
+static void tfm__attention_part(void *ctx, int64_t first, int64_t last) {
     const tfm__attention_job *j = (const tfm__attention_job *)ctx;
-    (void)thread;
-    j->k->attention(&j->a, first, last);
+    const int64_t items = (int64_t)j->a.n * j->a.n_heads, end = last * j->each;
+    j->k->attention(&j->a, first * j->each, end < items ? end : items);
 }
 
 /* The tokens that are wanted go on alone: their rows of the residual stream and of the normed one move to the front. */
@@ -4438,7 +4448,10 @@ static void tfm__attend(tfm__pass *p, float *y, const float *x) {
     tfm__attention_args(p, cache, &job.a);
     job.a.out = mixed;
     job.a.q = q;
-    tfm__for(&p->w, p->n * b->n_heads, 4 * seen * b->head_dim, tfm__attention_part, &job);
+    /* The heads that share keys stay together, unless there are too few of them for all threads. */
+    const int64_t items = p->n * b->n_heads, group = b->n_heads / b->n_kv_heads, share = (items - 1) / p->w.n_threads + 1;
+    job.each = share < 4 * group ? share : group;
+    tfm__for(&p->w, (items - 1) / job.each + 1, 4 * seen * b->head_dim * job.each, tfm__attention_part, &job);
     tfm__trace(p, "attn", mixed, qw);
 
     const tfm__linear o = tfm__to(y, TFM_ROLE_O, TFM_ROLE_O_B);
@@ -4473,10 +4486,9 @@ static void tfm__limit(float *gate, float *up, float limit, int64_t n) {
         if (gate[i] > limit) gate[i] = limit;
 }
 
-static void tfm__act_rows(void *ctx, int thread, int64_t first, int64_t last) {
+static void tfm__act_rows(void *ctx, int64_t first, int64_t last) {
     const tfm__act_job *j = (const tfm__act_job *)ctx;
     const int64_t at = first * j->width, n = (last - first) * j->width;
-    (void)thread;
     if (j->limit > 0) tfm__limit(j->gate + at, j->up + at, j->limit, n);
     for (int64_t i = at; j->up_offset != 0 && i < at + n; i++) j->up[i] += j->up_offset;
     if (j->act == TFM_ACT_XIELU) tfm__xielu(j->up + at, j->params, n);
@@ -4612,14 +4624,13 @@ static void tfm__sparse_mixer(const tfm_block *b, const tfm_kernels *k, float *w
 
 typedef struct tfm__route_job { const tfm__pass *p; float *score, *rank; } tfm__route_job; /* [n][n_experts]; score: logits */
 
-static void tfm__route_rows(void *ctx, int thread, int64_t first, int64_t last) {
+static void tfm__route_rows(void *ctx, int64_t first, int64_t last) {
     const tfm__route_job *j = (const tfm__route_job *)ctx;
     const tfm_block *b = j->p->b;
     const tfm_kernels *k = j->p->k;
     const tfm__routes r = tfm__routes_of(j->p);
     const float *bias = tfm__vector_of(j->p, TFM_ROLE_ROUTER_SELECT_B);
     const int32_t n = b->n_experts;
-    (void)thread;
     for (int64_t t = first; t < last; t++) {
         float *score = j->score + t * n, *rank = j->rank + t * n, *w = r.weight + t * b->n_experts_used;
         int32_t *pick = r.pick + t * b->n_experts_used;
@@ -4677,11 +4688,10 @@ typedef struct tfm__wave {
     float *y;                /* [n][d_model]: their sums */
 } tfm__wave;
 
-static void tfm__gather_rows(void *ctx, int thread, int64_t first, int64_t last) {
+static void tfm__gather_rows(void *ctx, int64_t first, int64_t last) {
     const tfm__wave *v = (const tfm__wave *)ctx;
     const tfm__pass *p = v->p;
     const int64_t d = p->c->d_model;
-    (void)thread;
     for (int64_t i = first; i < last; i++) {
         const int32_t pair = v->r->order[v->first + i];
         memcpy(v->x + i * d, v->in + pair / p->b->n_experts_used * d, (size_t)d * sizeof(float));
@@ -4731,11 +4741,10 @@ static int64_t tfm__strips_before(int64_t at, int64_t rows, int64_t all) {
 
 /* The wave's work stands in one line: expert by expert its strips, each as long as the expert has rows. A thread takes
    the strips that begin in its part. */
-static void tfm__experts_part(void *ctx, int thread, int64_t first, int64_t last) {
+static void tfm__experts_part(void *ctx, int64_t first, int64_t last) {
     const tfm__experts_job *j = (const tfm__experts_job *)ctx;
     const int32_t *start = j->v->r->start;
     const int64_t strips = (j->out + 15) / 16, all = strips * j->count;
-    (void)thread;
     for (int32_t e = j->v->e0; e < j->v->e1; e++) {
         const int64_t rows = start[e + 1] - start[e], at = (start[e] - j->v->first) * all;
         if (!rows || at >= last || at + rows * all <= first) continue;
@@ -4759,11 +4768,10 @@ static void tfm__experts_matmul(tfm__experts_job *j) {
 }
 
 /* Columns [first, last) of the wave's outputs are added to the tokens' sums, row after row. */
-static void tfm__scatter_columns(void *ctx, int thread, int64_t first, int64_t last) {
+static void tfm__scatter_columns(void *ctx, int64_t first, int64_t last) {
     const tfm__wave *v = (const tfm__wave *)ctx;
     const tfm__pass *p = v->p;
     const int64_t d = p->c->d_model;
-    (void)thread;
     for (int64_t i = 0; i < v->rows; i++) {
         const int32_t pair = v->r->order[v->first + i];
         const float w = p->b->router_on_input ? 1.0f : v->r->weight[pair];
@@ -4852,9 +4860,8 @@ static void tfm__feed_forward(tfm__pass *p, float *y, const float *x) {
 
 typedef struct tfm__add_job { const tfm_kernels *k; float *x; const float *y; float scale; int64_t width; } tfm__add_job;
 
-static void tfm__add_rows(void *ctx, int thread, int64_t first, int64_t last) {
+static void tfm__add_rows(void *ctx, int64_t first, int64_t last) {
     const tfm__add_job *j = (const tfm__add_job *)ctx;
-    (void)thread;
     j->k->add(j->x + first * j->width, j->y + first * j->width, j->scale, (last - first) * j->width);
 }
 
@@ -4941,19 +4948,17 @@ static void tfm__model_norm(const tfm__pass *p, float *out, const float *x, int6
 
 typedef struct tfm__embed_job { const tfm__pass *p; const int32_t *ids; tfm_tensor w; float scale; float *x; } tfm__embed_job;
 
-static void tfm__embed_rows(void *ctx, int thread, int64_t first, int64_t last) {
+static void tfm__embed_rows(void *ctx, int64_t first, int64_t last) {
     const tfm__embed_job *j = (const tfm__embed_job *)ctx;
     const tfm__pass *p = j->p;
-    (void)thread;
     for (int64_t t = first; t < last; t++) p->k->embed(j->x + t * j->w.cols, &j->w, j->ids[t], j->scale);
 }
 
-static void tfm__add_positions(void *ctx, int thread, int64_t first, int64_t last) {
+static void tfm__add_positions(void *ctx, int64_t first, int64_t last) {
     const tfm__embed_job *j = (const tfm__embed_job *)ctx;
     const tfm__pass *p = j->p;
     const int64_t d = p->c->d_model;
     float *row = tfm__floats(p->s, p->s->at.y); /* free until the first sublayer */
-    (void)thread;
     for (int64_t t = first; t < last; t++) {
         p->k->embed(row + t * d, &j->w, p->pos + t + p->c->pos_offset, 1.0f);
         p->k->add(j->x + t * d, row + t * d, 1.0f, d);
@@ -4983,11 +4988,10 @@ static void tfm__embed(tfm__pass *p, const int32_t *ids) {
 }
 
 /* cos and sin of this chunk's positions, for each kind of block that rotates. */
-static void tfm__rope_tables(void *ctx, int thread, int64_t first, int64_t last) {
+static void tfm__rope_tables(void *ctx, int64_t first, int64_t last) {
     const tfm__pass *p = (const tfm__pass *)ctx;
     tfm_session *s = p->s;
     const size_t half = (size_t)s->half;
-    (void)thread;
     for (int i = 0; i < p->c->n_blocks; i++) {
         const tfm_block *b = &p->c->blocks[i];
         const float *inv_freq = tfm__floats(s, s->at.inv_freq) + (size_t)i * half;
@@ -12233,7 +12237,8 @@ static void FN(attention)(const tfm_attention_args *a, int64_t item0, int64_t it
         for (int64_t t = 0; t < n; t++) {
             for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
                 FN(query) *row = &rows[used];
-                if (head * n + t < item0 || head * n + t >= item1) continue;
+                const int64_t item = (kv * n + t) * group + head - kv * group;
+                if (item < item0 || item >= item1) continue;
                 row->q = a->q + (t * a->n_heads + head) * a->head_dim;
                 row->out = a->out + (t * a->n_heads + head) * a->head_dim;
                 row->slope = a->slopes ? a->slopes[head] : 0.0f;

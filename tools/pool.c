@@ -79,19 +79,19 @@ typedef uint32_t atomic_u32;
 static uint32_t atomic_get(const atomic_u32 *x) { return __atomic_load_n(x, __ATOMIC_SEQ_CST); }
 /* An exchange: qemu lets a load pass a sequentially consistent store of AArch64 before it (stlr, ldar). */
 static void atomic_set(atomic_u32 *x, uint32_t value) { (void)__atomic_exchange_n(x, value, __ATOMIC_SEQ_CST); }
-static uint32_t atomic_decrement(atomic_u32 *x) { return __atomic_sub_fetch(x, 1, __ATOMIC_SEQ_CST); }
+static uint32_t atomic_add(atomic_u32 *x, uint32_t n) { return __atomic_add_fetch(x, n, __ATOMIC_SEQ_CST); }
 #elif defined(_MSC_VER)
 #define HAVE_ATOMICS 1
 typedef volatile LONG atomic_u32;
 static uint32_t atomic_get(atomic_u32 *x) { return (uint32_t)InterlockedCompareExchange(x, 0, 0); }
 static void atomic_set(atomic_u32 *x, uint32_t value) { InterlockedExchange(x, (LONG)value); }
-static uint32_t atomic_decrement(atomic_u32 *x) { return (uint32_t)InterlockedDecrement(x); }
+static uint32_t atomic_add(atomic_u32 *x, uint32_t n) { return (uint32_t)InterlockedExchangeAdd(x, (LONG)n) + n; }
 #else /* the pool then has one thread, the caller's */
 #define HAVE_ATOMICS 0
 typedef uint32_t atomic_u32;
 static uint32_t atomic_get(const atomic_u32 *x) { return *x; }
 static void atomic_set(atomic_u32 *x, uint32_t value) { *x = value; }
-static uint32_t atomic_decrement(atomic_u32 *x) { return --*x; }
+static uint32_t atomic_add(atomic_u32 *x, uint32_t n) { return *x += n; }
 #endif
 
 /* Tells the processor that this is a loop that waits. */
@@ -165,7 +165,6 @@ static void gate_wait(gate *g, uint32_t value, int equal, int may_spin)
 typedef struct worker {
     gate ticket; /* its number changes when there is work */
     pool *owner;
-    int index;
     thread_handle thread;
 } worker;
 
@@ -176,13 +175,14 @@ struct pool {
     void (*fn)(void *arg, int index); /* the work in hand; NULL ends a worker */
     void *arg;
     int n;
+    atomic_u32 taken;  /* indices that threads have taken: whoever is free takes the next */
     worker *workers;
 };
 
-static void run_share(const pool *p, int index)
+static void run_share(pool *p)
 {
-    int i;
-    for (i = index; i < p->n; i += p->n_threads) p->fn(p->arg, i);
+    uint32_t i;
+    while ((i = atomic_add(&p->taken, 1) - 1) < (uint32_t)p->n) p->fn(p->arg, (int)i);
 }
 
 static THREAD_RESULT worker_main(void *user)
@@ -194,8 +194,8 @@ static THREAD_RESULT worker_main(void *user)
         gate_wait(&w->ticket, seen, 0, p->may_spin);
         seen++; /* the caller writes the next number only after this round has ended */
         if (p->fn == NULL) return 0;
-        run_share(p, w->index);
-        if (atomic_decrement(&p->busy.number) == 0) gate_wake(&p->busy);
+        run_share(p);
+        if (atomic_add(&p->busy.number, (uint32_t)-1) == 0) gate_wake(&p->busy);
     }
 }
 
@@ -209,7 +209,6 @@ static int worker_start(pool *p, int index)
 {
     worker *w = &p->workers[index];
     w->owner = p;
-    w->index = index;
     if (gate_init(&w->ticket) != 0) return -1;
     if (thread_start(&w->thread, worker_main, w) == 0) return 0;
     gate_destroy(&w->ticket);
@@ -269,8 +268,9 @@ void pool_run(void *user, void (*fn)(void *arg, int index), void *arg, int n)
     p->fn = fn;
     p->arg = arg;
     p->n = n;
+    atomic_set(&p->taken, 0);
     atomic_set(&p->busy.number, (uint32_t)others);
     for (i = 1; i <= others; i++) hand_out(&p->workers[i]);
-    run_share(p, 0);
+    run_share(p);
     gate_wait(&p->busy, 0, 1, p->may_spin);
 }
