@@ -4149,6 +4149,7 @@ typedef struct tfm__pass {
     tfm__workers w;
     int64_t n, pos;            /* tokens of this chunk; position of the first */
     int64_t unwanted;          /* of those, the first: once their keys and values are stored, nobody wants more of them */
+    const float *q8_of;        /* rows that were quantised as they were written, for the next matmul; NULL: none */
     const tfm_block *b;        /* the layer under way */
     int32_t layer;
 } tfm__pass;
@@ -4163,6 +4164,56 @@ static void tfm__trace(const tfm__pass *p, const char *name, const float *data, 
     if (p->s->trace.fn) p->s->trace.fn((void *)(uintptr_t)p->s->trace_user.p, name, p->layer, data, p->n, cols);
 }
 
+/* --- q8 rows --- */
+
+static int tfm__is_float(int32_t type) { return type == TFM_F32 || type == TFM_F16 || type == TFM_BF16; }
+
+static int tfm__wants_q8(const tfm__pass *p, const tfm_tensor *w) { return p->s->q8 && !tfm__is_float(w->type); }
+
+typedef struct tfm__q8_job {
+    const tfm_kernels *k;
+    uint8_t *out;   /* q8 rows, `stride` bytes apart */
+    const float *x; /* [n][cols] */
+    size_t stride;
+    int64_t cols;
+} tfm__q8_job;
+
+static void tfm__q8_row(const tfm__q8_job *j, int64_t i) {
+    j->k->quantize_row(j->out + (size_t)i * j->stride, j->x + i * j->cols, j->cols);
+}
+
+static void tfm__q8_part(void *ctx, int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; i++) tfm__q8_row((const tfm__q8_job *)ctx, i);
+}
+
+static tfm__q8_job tfm__q8_rows(const tfm__pass *p, const float *x, int64_t cols) {
+    tfm__q8_job j;
+    j.k = p->k;
+    j.out = (uint8_t *)tfm__floats(p->s, p->s->at.q8);
+    j.x = x;
+    j.stride = tfm_q8_row_bytes(cols);
+    j.cols = cols;
+    return j;
+}
+
+/* For those who write x, which the weight of `role` will read: out is NULL where that wants float32. Else a row is to be
+   quantised as soon as it is whole, while it is near. */
+static tfm__q8_job tfm__q8_ahead(tfm__pass *p, const float *x, int64_t cols, int32_t role) {
+    const tfm_tensor w = tfm__weight_of(p, role);
+    tfm__q8_job j = tfm__q8_rows(p, x, cols);
+    p->q8_of = w.data && tfm__wants_q8(p, &w) ? x : NULL;
+    if (!p->q8_of) j.out = NULL;
+    return j;
+}
+
+/* n rows of x [cols] as q8 rows; returns them. */
+static const uint8_t *tfm__quantize(tfm__pass *p, const float *x, int64_t cols, int64_t n) {
+    tfm__q8_job j = tfm__q8_rows(p, x, cols);
+    if (p->q8_of != x) tfm__for(&p->w, n, 4 * cols, tfm__q8_part, &j);
+    p->q8_of = NULL;
+    return j.out;
+}
+
 /* --- norms over rows --- */
 
 typedef struct tfm__norm_job {
@@ -4172,6 +4223,7 @@ typedef struct tfm__norm_job {
     int32_t kind;
     float offset, eps;
     int64_t width;
+    tfm__q8_job q8;            /* out as q8 rows, too, unless q8.out is NULL */
 } tfm__norm_job;
 
 static void tfm__norm_rows(void *ctx, int64_t first, int64_t last) {
@@ -4181,11 +4233,13 @@ static void tfm__norm_rows(void *ctx, int64_t first, int64_t last) {
         const float *x = j->x + i * j->width;
         if (j->kind != TFM_NORM_NONE) j->k->norm(j->kind, out, x, j->w, j->bias, j->offset, j->eps, j->width);
         else if (out != x) memcpy(out, x, (size_t)j->width * sizeof(float));
+        if (j->q8.out) tfm__q8_row(&j->q8, i);
     }
 }
 
-/* out = norm(x) with the block's norm and the weights of two roles. */
-static void tfm__block_norm(const tfm__pass *p, float *out, const float *x, int32_t role_w, int32_t role_b) {
+/* out = norm(x) with the block's norm and the weights of two roles. reader: the role of the weight that reads it, or 0. */
+static void tfm__block_norm(tfm__pass *p, float *out, const float *x, int32_t role_w, int32_t role_b,
+                            int32_t reader) {
     tfm__norm_job j;
     j.k = p->k;
     j.out = out;
@@ -4196,17 +4250,11 @@ static void tfm__block_norm(const tfm__pass *p, float *out, const float *x, int3
     j.offset = p->b->norm_offset;
     j.eps = p->b->norm_eps;
     j.width = p->c->d_model;
+    j.q8 = tfm__q8_ahead(p, out, j.width, reader);
     tfm__for(&p->w, p->n, 4 * (int64_t)j.width, tfm__norm_rows, &j);
 }
 
 /* --- matmul: up to three weights over the same input, cut into strips --- */
-
-typedef struct tfm__quantize_job { const tfm_kernels *k; uint8_t *out; const float *x; size_t stride; int64_t cols; } tfm__quantize_job;
-
-static void tfm__quantize_part(void *ctx, int64_t first, int64_t last) {
-    const tfm__quantize_job *j = (const tfm__quantize_job *)ctx;
-    for (int64_t i = first; i < last; i++) j->k->quantize_row(j->out + (size_t)i * j->stride, j->x + i * j->cols, j->cols);
-}
 
 typedef struct tfm__linear { int32_t role, role_bias; float *y; } tfm__linear; /* y [n][rows] */
 
@@ -4227,22 +4275,8 @@ static void tfm__matmul_part(void *ctx, int64_t first, int64_t last) {
     }
 }
 
-static int tfm__is_float(int32_t type) { return type == TFM_F32 || type == TFM_F16 || type == TFM_BF16; }
-
-/* n rows of x [cols] as q8 rows; returns them. */
-static const uint8_t *tfm__quantize(const tfm__pass *p, const float *x, int64_t cols, int64_t n) {
-    tfm__quantize_job q;
-    q.k = p->k;
-    q.out = (uint8_t *)tfm__floats(p->s, p->s->at.q8);
-    q.x = x;
-    q.stride = tfm_q8_row_bytes(cols);
-    q.cols = cols;
-    tfm__for(&p->w, n, 4 * cols, tfm__quantize_part, &q);
-    return q.out;
-}
-
 /* y_i = W_i x (+ bias) for `count` weights. x: n rows [cols], n rows of this call. */
-static void tfm__linears(const tfm__pass *p, const float *x, int64_t cols, int64_t n, const tfm__linear *l, int count) {
+static void tfm__linears(tfm__pass *p, const float *x, int64_t cols, int64_t n, const tfm__linear *l, int count) {
     tfm__matmul_job job;
     uint8_t *q8 = (uint8_t *)tfm__floats(p->s, p->s->at.q8);
     const size_t q8_stride = tfm_q8_row_bytes(cols);
@@ -4254,7 +4288,7 @@ static void tfm__linears(const tfm__pass *p, const float *x, int64_t cols, int64
         job.w[i] = tfm__weight_of(p, l[i].role);
         a->w = &job.w[i];
         a->bias = l[i].role_bias ? tfm__vector_of(p, l[i].role_bias) : NULL;
-        a->x_q8 = p->s->q8 && !tfm__is_float(job.w[i].type);
+        a->x_q8 = tfm__wants_q8(p, &job.w[i]);
         a->x = a->x_q8 ? (const void *)q8 : (const void *)x;
         a->x_stride = a->x_q8 ? q8_stride : (size_t)cols * sizeof(float);
         a->n = (int32_t)n;
@@ -4266,6 +4300,7 @@ static void tfm__linears(const tfm__pass *p, const float *x, int64_t cols, int64
         quantized |= a->x_q8;
     }
     if (quantized) tfm__quantize(p, x, cols, n);
+    p->q8_of = NULL;
     tfm__for(&p->w, job.end[count - 1], 32 * cols * n, tfm__matmul_part, &job);
 }
 
@@ -4298,6 +4333,7 @@ static void tfm__norm_heads(const tfm__pass *p, float *x, int32_t role, int32_t 
     j.offset = b->qk_norm_offset;
     j.eps = b->qk_norm_eps;
     j.width = b->qk_norm == TFM_QKNORM_FULL ? n_heads * b->head_dim : b->head_dim;
+    j.q8.out = NULL;
     if (b->qk_norm != TFM_QKNORM_HEADS) {
         tfm__norm_rows(&j, 0, b->qk_norm == TFM_QKNORM_FULL ? 1 : n_heads);
         return;
@@ -4380,6 +4416,7 @@ static void tfm__drop_unwanted(tfm__pass *p) {
     p->n -= p->unwanted;
     p->pos += p->unwanted;
     p->unwanted = 0;
+    p->q8_of = NULL;
     memmove(x, x + at, (size_t)p->n * d * sizeof(float));
     memmove(xn, xn + at, (size_t)p->n * d * sizeof(float));
 }
@@ -4478,6 +4515,7 @@ typedef struct tfm__act_job {
     float limit, up_offset;
     int32_t act, gated;
     int64_t width;
+    tfm__q8_job q8;      /* the result as q8 rows, too, unless q8.out is NULL */
 } tfm__act_job;
 
 static void tfm__limit(float *gate, float *up, float limit, int64_t n) {
@@ -4486,18 +4524,26 @@ static void tfm__limit(float *gate, float *up, float limit, int64_t n) {
         if (gate[i] > limit) gate[i] = limit;
 }
 
-static void tfm__act_rows(void *ctx, int64_t first, int64_t last) {
-    const tfm__act_job *j = (const tfm__act_job *)ctx;
-    const int64_t at = first * j->width, n = (last - first) * j->width;
-    if (j->limit > 0) tfm__limit(j->gate + at, j->up + at, j->limit, n);
-    for (int64_t i = at; j->up_offset != 0 && i < at + n; i++) j->up[i] += j->up_offset;
-    if (j->act == TFM_ACT_XIELU) tfm__xielu(j->up + at, j->params, n);
-    else if (j->gated) j->k->glu(j->gate + at, j->gate + at, j->up + at, j->act, n);
-    else j->k->activate(j->up + at, j->act, n);
+static void tfm__act_row(const tfm__act_job *j, float *gate, float *up) {
+    const int64_t n = j->width;
+    if (j->limit > 0) tfm__limit(gate, up, j->limit, n);
+    for (int64_t i = 0; j->up_offset != 0 && i < n; i++) up[i] += j->up_offset;
+    if (j->act == TFM_ACT_XIELU) tfm__xielu(up, j->params, n);
+    else if (j->gated) j->k->glu(gate, gate, up, j->act, n);
+    else j->k->activate(up, j->act, n);
 }
 
-/* n rows of up, and of gate if there are gates, become act(gate) * up or act(up); returns where that stands. */
-static const float *tfm__act(const tfm__pass *p, float *up, float *gate, int64_t n, int64_t width) {
+static void tfm__act_rows(void *ctx, int64_t first, int64_t last) {
+    const tfm__act_job *j = (const tfm__act_job *)ctx;
+    for (int64_t i = first; i < last; i++) {
+        tfm__act_row(j, j->gate + i * j->width, j->up + i * j->width);
+        if (j->q8.out) tfm__q8_row(&j->q8, i);
+    }
+}
+
+/* n rows of up, and of gate if there are gates, become act(gate) * up or act(up); returns where that stands. reader: the
+   role of the weight that reads it. */
+static const float *tfm__act(tfm__pass *p, float *up, float *gate, int64_t n, int64_t width, int32_t reader) {
     const tfm_block *b = p->b;
     tfm__act_job act;
     act.k = p->k;
@@ -4509,19 +4555,20 @@ static const float *tfm__act(const tfm__pass *p, float *up, float *gate, int64_t
     act.act = b->ffn_act;
     act.gated = b->ffn_gated;
     act.width = width;
+    act.q8 = tfm__q8_ahead(p, b->ffn_gated ? gate : up, width, reader);
     tfm__for(&p->w, n, 8 * width, tfm__act_rows, &act);
     return b->ffn_gated ? gate : up;
 }
 
 /* y = down(act(gate x) * up x), or down(act(up x)). x [n][d_model] */
-static void tfm__dense(const tfm__pass *p, float *y, const float *x) {
+static void tfm__dense(tfm__pass *p, float *y, const float *x) {
     const tfm_block *b = p->b;
     float *up = tfm__floats(p->s, p->s->at.work), *gate = up + p->n * b->d_ff;
     tfm__linear in[2];
     in[0] = tfm__to(up, TFM_ROLE_UP, TFM_ROLE_UP_B);
     in[1] = tfm__to(gate, TFM_ROLE_GATE, TFM_ROLE_GATE_B);
     tfm__linears(p, x, p->c->d_model, p->n, in, b->ffn_gated ? 2 : 1);
-    const float *h = tfm__act(p, up, gate, p->n, b->d_ff);
+    const float *h = tfm__act(p, up, gate, p->n, b->d_ff, TFM_ROLE_DOWN);
     tfm__trace(p, "ffn_act", h, b->d_ff);
     const tfm__linear down = tfm__to(y, TFM_ROLE_DOWN, TFM_ROLE_DOWN_B);
     tfm__linears(p, h, b->d_ff, p->n, &down, 1);
@@ -4659,7 +4706,7 @@ static void tfm__order_pairs(const tfm__routes *r, int64_t pairs, int32_t n_expe
 }
 
 /* Routes the n tokens x [n][d_model]; work: [2][n][n_experts]. */
-static tfm__routes tfm__route(const tfm__pass *p, const float *x, float *work) {
+static tfm__routes tfm__route(tfm__pass *p, const float *x, float *work) {
     const tfm__linear router = tfm__to(work, TFM_ROLE_ROUTER, TFM_ROLE_ROUTER_B);
     const tfm__routes r = tfm__routes_of(p);
     tfm__route_job j;
@@ -4679,7 +4726,7 @@ static tfm__routes tfm__route(const tfm__pass *p, const float *x, float *work) {
    sum goes on from wave to wave in the order of the experts. */
 
 typedef struct tfm__wave {
-    const tfm__pass *p;
+    tfm__pass *p;
     const tfm__routes *r;
     int32_t e0, e1;          /* the experts */
     int64_t first, rows;     /* their pairs, as places in order */
@@ -4709,8 +4756,6 @@ typedef struct tfm__experts_job {
     int64_t cols, out;
     int count;
 } tfm__experts_job;
-
-static int tfm__wants_q8(const tfm__pass *p, const tfm_tensor *w) { return p->s->q8 && !tfm__is_float(w->type); }
 
 /* Strips [s0, s1) of one matrix of one expert. */
 static void tfm__expert_strips(const tfm__experts_job *j, int32_t e, int i, int64_t s0, int64_t s1) {
@@ -4781,7 +4826,7 @@ static void tfm__scatter_columns(void *ctx, int64_t first, int64_t last) {
 
 /* y += the outputs of one wave. up: [rows][d_expert], and as much for gate behind it. */
 static void tfm__run_wave(tfm__wave *v, float *up) {
-    const tfm__pass *p = v->p;
+    tfm__pass *p = v->p;
     const tfm_block *b = p->b;
     float *gate = up + v->rows * b->d_expert;
     tfm__experts_job j;
@@ -4798,7 +4843,7 @@ static void tfm__run_wave(tfm__wave *v, float *up) {
     j.role_b[1] = TFM_ROLE_EXPERT_GATE_B;
     j.y[1] = gate;
     tfm__experts_matmul(&j);
-    j.x = tfm__act(p, up, gate, v->rows, b->d_expert);
+    j.x = tfm__act(p, up, gate, v->rows, b->d_expert, TFM_ROLE_EXPERT_DOWN);
     j.cols = b->d_expert;
     j.out = p->c->d_model;
     j.count = 1;
@@ -4810,7 +4855,7 @@ static void tfm__run_wave(tfm__wave *v, float *up) {
 }
 
 /* y += the shared expert, times its gate if it has one. */
-static void tfm__add_shared(const tfm__pass *p, float *y, const float *x) {
+static void tfm__add_shared(tfm__pass *p, float *y, const float *x) {
     const int64_t n = p->n, d = p->c->d_model;
     float *out = tfm__floats(p->s, p->s->at.work) + 2 * n * p->b->d_ff, *gate = out + n * d;
     tfm__dense(p, out, x);
@@ -4823,7 +4868,7 @@ static void tfm__add_shared(const tfm__pass *p, float *y, const float *x) {
 }
 
 /* y = sum over a token's experts of weight * expert(x), then the shared expert. x [n][d_model] */
-static void tfm__mixture(const tfm__pass *p, float *y, const float *x) {
+static void tfm__mixture(tfm__pass *p, float *y, const float *x) {
     const tfm_block *b = p->b;
     const int64_t d = p->c->d_model, room = p->n > b->n_experts_used ? p->n : b->n_experts_used;
     float *work = tfm__floats(p->s, p->s->at.work);
@@ -4877,15 +4922,17 @@ static void tfm__add_branch(const tfm__pass *p, float *x, const float *y) {
 
 /* The roles and names of a branch: attention or feed-forward. */
 typedef struct tfm__branch {
-    int32_t norm, norm_b, post, post_b;
+    int32_t norm, norm_b, post, post_b, reader; /* reader: of the normed rows */
     const char *norm_name, *out_name;
     void (*run)(tfm__pass *p, float *y, const float *x);
 } tfm__branch;
 
 static const tfm__branch tfm__attention_branch = {TFM_ROLE_ATTN_NORM, TFM_ROLE_ATTN_NORM_B, TFM_ROLE_ATTN_POST_NORM,
-                                                  TFM_ROLE_ATTN_POST_NORM_B, "attn_norm", "attn_out", tfm__attend};
+                                                  TFM_ROLE_ATTN_POST_NORM_B, TFM_ROLE_Q, "attn_norm", "attn_out",
+                                                  tfm__attend};
 static const tfm__branch tfm__ffn_branch = {TFM_ROLE_FFN_NORM, TFM_ROLE_FFN_NORM_B, TFM_ROLE_FFN_POST_NORM,
-                                            TFM_ROLE_FFN_POST_NORM_B, "ffn_norm", "ffn_out", tfm__feed_forward};
+                                            TFM_ROLE_FFN_POST_NORM_B, TFM_ROLE_UP, "ffn_norm", "ffn_out",
+                                            tfm__feed_forward};
 
 /* y = branch(x) with the norms where the description puts them, up to but not including the residual add. */
 static void tfm__run_branch(tfm__pass *p, const tfm__branch *br, float *y, const float *x) {
@@ -4893,28 +4940,29 @@ static void tfm__run_branch(tfm__pass *p, const tfm__branch *br, float *y, const
     float *xn = tfm__floats(p->s, p->s->at.xn);
     const float *in = x;
     if (place == TFM_PLACE_PRE || place == TFM_PLACE_SANDWICH) {
-        tfm__block_norm(p, xn, x, br->norm, br->norm_b);
+        tfm__block_norm(p, xn, x, br->norm, br->norm_b, br->reader);
         tfm__trace(p, br->norm_name, xn, p->c->d_model);
         in = xn;
     }
     br->run(p, y, in);
-    if (place == TFM_PLACE_POST_BRANCH || place == TFM_PLACE_SANDWICH) tfm__block_norm(p, y, y, br->post, br->post_b);
+    if (place == TFM_PLACE_POST_BRANCH || place == TFM_PLACE_SANDWICH)
+        tfm__block_norm(p, y, y, br->post, br->post_b, 0);
     tfm__trace(p, br->out_name, y, p->c->d_model);
 }
 
 static void tfm__run_block(tfm__pass *p) {
     float *x = tfm__floats(p->s, p->s->at.x), *y = tfm__floats(p->s, p->s->at.y);
     const int post_add = p->b->norm_place == TFM_PLACE_POST_ADD, stream = p->b->norm_place == TFM_PLACE_PRE_STREAM;
-    if (stream) tfm__block_norm(p, x, x, TFM_ROLE_ATTN_NORM, TFM_ROLE_ATTN_NORM_B);
+    if (stream) tfm__block_norm(p, x, x, TFM_ROLE_ATTN_NORM, TFM_ROLE_ATTN_NORM_B, 0);
     tfm__run_branch(p, &tfm__attention_branch, y, x);
     if (!p->n) return;
     if (p->b->residual == TFM_RESIDUAL_SEQUENTIAL) {
         tfm__add_branch(p, x, y);
-        if (post_add) tfm__block_norm(p, x, x, TFM_ROLE_ATTN_POST_NORM, TFM_ROLE_ATTN_POST_NORM_B);
-        if (stream) tfm__block_norm(p, x, x, TFM_ROLE_FFN_NORM, TFM_ROLE_FFN_NORM_B);
+        if (post_add) tfm__block_norm(p, x, x, TFM_ROLE_ATTN_POST_NORM, TFM_ROLE_ATTN_POST_NORM_B, 0);
+        if (stream) tfm__block_norm(p, x, x, TFM_ROLE_FFN_NORM, TFM_ROLE_FFN_NORM_B, 0);
         tfm__run_branch(p, &tfm__ffn_branch, y, x);
         tfm__add_branch(p, x, y);
-        if (post_add) tfm__block_norm(p, x, x, TFM_ROLE_FFN_POST_NORM, TFM_ROLE_FFN_POST_NORM_B);
+        if (post_add) tfm__block_norm(p, x, x, TFM_ROLE_FFN_POST_NORM, TFM_ROLE_FFN_POST_NORM_B, 0);
         return;
     }
     /* parallel: both branches read x, so attention's result waits in y until the feed-forward has run */
@@ -4943,6 +4991,7 @@ static void tfm__model_norm(const tfm__pass *p, float *out, const float *x, int6
     j.offset = p->c->norm_offset;
     j.eps = p->c->norm_eps;
     j.width = p->c->d_model;
+    j.q8.out = NULL;
     tfm__for(&p->w, n, 4 * (int64_t)j.width, tfm__norm_rows, &j);
 }
 
@@ -5065,6 +5114,7 @@ static tfm_result tfm__eval_chunk(tfm_session *s, const int32_t *ids, int64_t n,
     p.n = n;
     p.pos = s->length;
     p.unwanted = 0;
+    p.q8_of = NULL;
     p.b = NULL;
     p.layer = -1;
     if (s->high < p.pos + n) s->high = p.pos + n;
