@@ -14,14 +14,16 @@
            tfm_error err;
            tfm_model *m;
            tfm_session *s;
-           if (tfm_model_open("model.tfm", NULL, &m, &err) || tfm_session_new(m, NULL, &s, &err)) return puts(err.msg), 1;
+           if (tfm_model_open("model.tfm", NULL, &m, &err)) return puts(err.msg), 1;
+           if (tfm_session_new(m, NULL, &s, &err)) return puts(err.msg), 1;
            const tfm_tokenizer *t = tfm_model_tokenizer(m);
            static int64_t scratch[1 << 13];  // plenty for a short prompt: tfm_encode_size tells
            static char out[1 << 12];
            int32_t ids[64], id;
            int64_t n;
            const char *prompt = "Once upon a time";
-           if (tfm_encode(t, prompt, strlen(prompt), 0, ids, 64, &n, scratch, sizeof scratch, &err)) return puts(err.msg), 1;
+           if (tfm_encode(t, prompt, strlen(prompt), 0, ids, 64, &n, scratch, sizeof scratch, &err))
+               return puts(err.msg), 1;
            tfm_decoder d;
            tfm_decode_init(&d, t, TFM_DECODE_CONTINUATION);
            for (int i = 0; i < 100; i++, ids[0] = id, n = 1) {
@@ -50,70 +52,71 @@
 
    CONCEPTS
    Three layers, each usable alone.
-     kernels   pure functions on arrays: tfm_rmsnorm, tfm_rope, tfm_matmul, tfm_attention ... for a model of your own [A3]
+     kernels   pure functions on arrays, for a model of your own: tfm_rmsnorm, tfm_rope, tfm_matmul, tfm_attention [A3]
      blocks    a tfm_config describes an architecture as data; tfm_model_from_weights binds your arrays to it by role
                and tfm_eval runs it: no file, no tokenizer [A4] [A6]
      text      a model file, its tokenizer and chat format, a session, a sampler [A5] to [A8]
    The header knows no model's name. A file carries the description of its own blocks (norms, positions, attention,
-   feed-forward, residual, head), written by the converter; a new model of known parts is a row in the converter's table.
-   Each step of the forward pass [B9] is a short function that reads its part of the description.
+   feed-forward, residual, head), written by the converter; a new model of known parts is a row in the converter's
+   table. Each step of the forward pass [B9] is a short function that reads its part of the description.
 
    A tfm_model never changes: share it among threads and sessions. A tfm_session is one timeline of tokens with its KV
    cache: tfm_eval appends tokens, tfm_session_rewind takes them back, tfm_logits shows what comes next.
 
    EXACT AND FAST
    act F32: weights of any type meet float32 activations, one fused chain a result: the values that a float32 reference
-   computes on the dequantised weights. act Q8 (default): quantised weights meet int8 activations (one scale per 32), the
-   way every fast engine computes; perplexity moves by about 0.1 %. Float weights always meet float32 activations.
+   computes on the dequantised weights. act Q8 (default): quantised weights meet int8 activations (one scale per 32),
+   the way every fast engine computes; perplexity moves by about 0.1 %. Float weights always meet float32 activations.
    K and V pass through the cache's type (default f16) before use.
 
    THE SAME BITS
    Logits do not depend on the number of threads, on how a prompt is cut into evals, on the batch size or on other
    sessions: every output element is one fixed sequence of operations [C].
      float32 activations: acc = madd(w, x, acc) over the inputs ascending, one chain from 0
-     q8 activations x of scale dx: per 32 inputs ascending, of sub-blocks of 16 per 16, t = sum of q * x, an exact integer, and
-       acc = madd(round(t * dx), d * scale, acc); then where there are minima acc = madd(-(dmin * minimum), sx, acc) (Q4_1, Q5_1:
-       madd(m, sx, acc)) with sx = round(dx * sum of x), or per 32 inputs with sub-blocks of 16 acc = madd(-round(u * dx), dmin,
-       acc) with u = sum of minimum * x
+     q8 activations x of scale dx: per 32 inputs ascending, of sub-blocks of 16 per 16, t = sum of q * x, an exact
+       integer, and acc = madd(round(t * dx), d * scale, acc); then where there are minima acc = madd(-(dmin * minimum),
+       sx, acc) (Q4_1, Q5_1: madd(m, sx, acc)) with sx = round(dx * sum of x), or per 32 inputs with sub-blocks of 16
+       acc = madd(-round(u * dx), dmin, acc) with u = sum of minimum * x
      attention: K and V pass through the cache's type; online softmax over blocks of 64 positions at absolute places
-     experts: a token's are summed by ascending number, the shared one last; tokens are grouped by expert, rows stay apart
-   madd is fused in the passes whose hardware has it (AVX2, AVX-VNNI, AVX-512, NEON), which give each other's bits in matmul
-   and everywhere else, whole models included; the others (scalar, WebAssembly, Helium) round the product and differ in the
-   last places: by less than 1.5e-5 of the largest logit in exact mode on the models of tests/test_bits.c, which knows the
-   hash that every host must give; in fast mode by up to 0.05, where an 8-bit code of an activation turns. Vectors of
-   Helium have no subnormal numbers: results below 2^-126 are 0 there.
+     experts: a token's are summed by ascending number, the shared one last; tokens are grouped by expert, rows stay
+       apart
+   madd is fused in the passes whose hardware has it (AVX2, AVX-VNNI, AVX-512, NEON), which give each other's bits in
+   matmul and everywhere else, whole models included; the others (scalar, WebAssembly, Helium) round the product and
+   differ in the last places: by less than 1.5e-5 of the largest logit in exact mode on the models of tests/test_bits.c,
+   which knows the hash that every host must give; in fast mode by up to 0.05, where an 8-bit code of an activation
+   turns. Vectors of Helium have no subnormal numbers: results below 2^-126 are 0 there.
 
    MEMORY
-   Two allocations: the model's tables (weights stay in the mapped file, used in place) and the session. tfm_session_size
-   says the bytes in advance, exactly, the same on every host; tfm_model_init and tfm_session_init work in memory of the
-   caller's (64-byte aligned) and then nothing is allocated at all. After creation nothing allocates: not evaluating,
-   tokenizing, sampling or rendering a conversation. The KV cache costs exactly
+   Two allocations: the model's tables (weights stay in the mapped file, used in place) and the session.
+   tfm_session_size says the bytes in advance, exactly, the same on every host; tfm_model_init and tfm_session_init work
+   in memory of the caller's (64-byte aligned) and then nothing is allocated at all. After creation nothing allocates:
+   not evaluating, tokenizing, sampling or rendering a conversation. The KV cache costs exactly
    2 * n_layers * n_kv_heads * head_dim * length * bytes; length is the context, or for layers that see no more than a
-   window (or chunk, or stride) min(context, window + batch): tfm-inspect prints these products. Strings and logits that are
-   returned are views; their life is said at each function. Stack: at most 32 KB, with TFM_PANEL 4096 at most 20 KB.
+   window (or chunk, or stride) min(context, window + batch): tfm-inspect prints these products. Strings and logits that
+   are returned are views; their life is said at each function. Stack: at most 32 KB, with TFM_PANEL 4096 at most 20 KB.
 
    SESSIONS
    A session is bytes without pointers into itself: save them, copy them, give them to another process. One that is
    restored, forked or rewound goes on with the bits of one that ran through.
-       fwrite(s, 1, bytes, f);  ...  fread(buffer, 1, bytes, f), tfm_session_restore(s2, buffer, bytes, &err);   // resume
+       fwrite(s, 1, bytes, f);  ...  fread(buffer, 1, bytes, f), tfm_session_restore(s2, buffer, bytes, &err);
        tfm_session_restore(fork, s, bytes, &err);                           // bytes: tfm_session_size of that config
        tfm_session_rewind(s, common, &err);                                 // keep what two prompts begin with
    Rewinding is free on layers that see everything; layers with a window keep n_batch positions more than they see, so
    after their caches have gone round it goes back at most n_batch below the furthest position, and further is
-   TFM_ERR_CONTEXT: rewind to 0 and evaluate again. A full context is TFM_ERR_CONTEXT, too; nothing is shifted or dropped
-   unasked. To go on with less, rewind to 0 and evaluate what is to be kept.
+   TFM_ERR_CONTEXT: rewind to 0 and evaluate again. A full context is TFM_ERR_CONTEXT, too; nothing is shifted or
+   dropped unasked. To go on with less, rewind to 0 and evaluate what is to be kept.
 
    THREADS
    Kernels never start threads. A session cuts its work for n_threads threads, into up to five parts for each, the first
    large, the last small, none smaller than cfg.grain (to fork and join two threads takes 0.3 to 2 microseconds with
-   tools/pool.c and 1 with gcc's OpenMP while the threads still spin, tens once they sleep; tfm-bench measures it), and hands
-   them to cfg.parallel.run, to OpenMP if the implementation was compiled with it, or runs them in turn. Threads that take
-   the next part whenever they are free end together, whatever else they have to do. tools/pool.c is a small pool behind
-   that hook.
+   tools/pool.c and 1 with gcc's OpenMP while the threads still spin, tens once they sleep; tfm-bench measures it), and
+   hands them to cfg.parallel.run, to OpenMP if the implementation was compiled with it, or runs them in turn. Threads
+   that take the next part whenever they are free end together, whatever else they have to do. tools/pool.c is a small
+   pool behind that hook.
        call                                                      may run at the same time as
        anything with a const tfm_model, tfm_tokenizer, tfm_chat  anything
-       anything with a tfm_session, tfm_sampler, tfm_decoder     calls on other objects; one thread at a time per object,
-                                                                 not always the same; also where it is const
+       anything with a tfm_session, tfm_sampler, tfm_decoder     calls on other objects; one thread at a time per
+                                                                 object, not always the same; also where it is const
        tfm_session_restore                                       the same, and nothing that changes the bytes it reads
        kernels, tfm_pack, tfm_hash_feed                          anything that leaves their arrays alone
        tfm_model_close                                           nothing that uses that model; free its sessions first
@@ -121,27 +124,29 @@
    pieces of work; they may look at the session, not change it.
 
    CHAT
-   A file may say how its model wants a conversation written. The text of all turns comes from tfm_chat_render, its ids from
-   tfm_encode_marked: special tokens are those of the format, whatever a user types.
+   A file may say how its model wants a conversation written. The text of all turns comes from tfm_chat_render, its ids
+   from tfm_encode_marked: special tokens are those of the format, whatever a user types.
        tfm_turn turns[] = {{TFM_CHAT_SYSTEM, "Be brief.", 9}, {TFM_CHAT_USER, "Hello!", 6}};
        tfm_chat_render(c, turns, 2, TFM_CHAT_PROMPT, NULL, NULL, NULL, 0, &n, &err);         // n: the bytes it takes
        tfm_chat_render(c, turns, 2, TFM_CHAT_PROMPT, NULL, text, marks, n, &n, &err);
        tfm_encode_marked(t, text, marks, n, ids, max_ids, &n_ids, scratch, scratch_bytes, &err);
-   Sample until an id of the description's eos or of tfm_chat_end, append the answer as a turn of the assistant, and so on.
-   To reuse what is evaluated: rewind the session to the common beginning of its ids and the new ones, eval the rest.
+   Sample until an id of the description's eos or of tfm_chat_end, append the answer as a turn of the assistant, and so
+   on. To reuse what is evaluated: rewind the session to the common beginning of its ids and the new ones, eval the
+   rest.
 
    WITHOUT AN OPERATING SYSTEM
-   TFM_NO_STDIO, TFM_NO_MALLOC, TFM_NO_MMAP and TFM_NO_THREADS leave a header that wants memcpy, memset, memmove, memcmp,
-   memchr, strlen and strcmp of its surroundings. The model is a constant array in flash, used in place: `tfm-convert
-   --c-array NAME SRC OUT.h` writes it as C, or an assembler takes the file in: `.balign 64`, `NAME: .incbin "MODEL.tfm"`.
-   `tfm-inspect MODEL --plan NAME -c CTX --batch 1` prints the bytes of tfm_model_init and tfm_session_init as constants: one
-   static buffer, nothing else grows but the stack. tfm_eval uses float32 and integers only: no double arithmetic, no 64-bit
-   division, no unaligned access of its own (the C library's memcpy may make some where the CPU can). Roots are rounded
-   correctly; sine and cosine of rotary angles are within 0.55 ulp, e^x within 1.5, expm1 within 2, log1p within 2.5: not
-   libm's, so that every CPU gives the same bits as the scalar pass of a desktop. TFM_TYPES, TFM_NO_NFC, TFM_NO_EXPERTS and
-   TFM_NO_MESSAGES make the program smaller, TFM_PANEL its stack. Where the CPU has SMLAD (Cortex-M4 and up) the dot products of
-   the scalar pass use it unless TFM_NO_SIMD: the same bits. Helium (Cortex-M55, -mcpu=cortex-m55) is a pass of its own, chosen
-   when compiling: a quarter of the instructions. examples/embedded runs on Cortex-M4F, Cortex-M55 and 32-bit RISC-V.
+   TFM_NO_STDIO, TFM_NO_MALLOC, TFM_NO_MMAP and TFM_NO_THREADS leave a header that wants memcpy, memset, memmove,
+   memcmp, memchr, strlen and strcmp of its surroundings. The model is a constant array in flash, used in place:
+   `tfm-convert --c-array NAME SRC OUT.h` writes it as C, or an assembler takes the file in: `.balign 64`,
+   `NAME: .incbin "MODEL.tfm"`. `tfm-inspect MODEL --plan NAME -c CTX --batch 1` prints the bytes of tfm_model_init and
+   tfm_session_init as constants: one static buffer, nothing else grows but the stack. tfm_eval uses float32 and
+   integers only: no double arithmetic, no 64-bit division, no unaligned access of its own (the C library's memcpy may
+   make some where the CPU can). Roots are rounded correctly; sine and cosine of rotary angles are within 0.55 ulp, e^x
+   within 1.5, expm1 within 2, log1p within 2.5: not libm's, so that every CPU gives the same bits as the scalar pass of
+   a desktop. TFM_TYPES, TFM_NO_NFC, TFM_NO_EXPERTS and TFM_NO_MESSAGES make the program smaller, TFM_PANEL its stack.
+   Where the CPU has SMLAD (Cortex-M4 and up) the dot products of the scalar pass use it unless TFM_NO_SIMD: the same
+   bits. Helium (Cortex-M55, -mcpu=cortex-m55) is a pass of its own, chosen when compiling: a quarter of the
+   instructions. examples/embedded runs on Cortex-M4F, Cortex-M55 and 32-bit RISC-V.
 
    FLAGS
    None is needed. One is not for this code: -ffast-math lets the compiler assume that there are no NaNs, and checks
@@ -151,31 +156,31 @@
    not. 32-bit x86 needs a CPU with SSE2, as registers of the x87 are too wide.
 
    BYTE ORDER
-   A file is little-endian, and on such hosts used in place. On a big-endian one its weights are copied once into the host's
-   order, as part of the model: tfm_model_size counts their bytes, the file must stay all the same. Arrays of the caller's
-   (tfm_model_from_weights, floats for tfm_pack) have the host's order; tfm_file_order changes it.
+   A file is little-endian, and on such hosts used in place. On a big-endian one its weights are copied once into the
+   host's order, as part of the model: tfm_model_size counts their bytes, the file must stay all the same. Arrays of the
+   caller's (tfm_model_from_weights, floats for tfm_pack) have the host's order; tfm_file_order changes it.
 
    WEBASSEMBLY
    Nothing of a C library is needed but memcpy and a few like it: examples/wasm builds a module by clang alone. SIMD is
-   chosen when compiling, and a module runs whole or not at all: -msimd128, and with -mrelaxed-simd the products of bytes
-   that engines have since 2023, used so that nothing in them is left to the engine; -DTFM_WASM_DOT besides takes the
-   product of four bytes, which is faster where it is one instruction of the processor (AVX-VNNI, ARM's dot product), and
-   much slower where it is not. examples/wasm/tfm.mjs tells which. All give the scalar pass's bits. Threads:
-   Workers over shared memory behind cfg.parallel.run, compiled with -matomics -mbulk-memory. -Os: speed is the same as with -O2,
-   and the module half as large; TFM_NO_SCALAR leaves out the pass that is not used then.
+   chosen when compiling, and a module runs whole or not at all: -msimd128, and with -mrelaxed-simd the products of
+   bytes that engines have since 2023, used so that nothing in them is left to the engine; -DTFM_WASM_DOT besides takes
+   the product of four bytes, which is faster where it is one instruction of the processor (AVX-VNNI, ARM's dot
+   product), and much slower where it is not. examples/wasm/tfm.mjs tells which. All give the scalar pass's bits.
+   Threads: Workers over shared memory behind cfg.parallel.run, compiled with -matomics -mbulk-memory. -Os: speed is the
+   same as with -O2, and the module half as large; TFM_NO_SCALAR leaves out the pass that is not used then.
 
    ERRORS
-   Calls that can fail on input return a tfm_result (0 = TFM_OK, negative = error) and fill an optional tfm_error with one
-   line that names the field, tensor or offset. Kernels check nothing: their preconditions stand in [A3]. The header never
-   prints, exits, aborts, sets errno or keeps global state. TFM_DEBUG adds assertions on the preconditions.
+   Calls that can fail on input return a tfm_result (0 = TFM_OK, negative = error) and fill an optional tfm_error with
+   one line that names the field, tensor or offset. Kernels check nothing: their preconditions stand in [A3]. The header
+   never prints, exits, aborts, sets errno or keeps global state. TFM_DEBUG adds assertions on the preconditions.
 
    UNTRUSTED FILES
-   The structure of a file is checked once when it is opened, by one cursor with overflow-safe arithmetic; header, section
-   table and all known sections but tokenizer and weights have hashes that are checked then, those two have hashes that
-   tfm_model_verify checks. Hashes find damage; numbers are checked whether they agree or not. Look-ups into tokenizer tables
-   stay inside whatever the bytes say, and tfm_encode takes at most TFM__TOK_STEPS steps for each byte of the text and 64
-   more: tables that would need more are TFM_ERR_FORMAT. The file must not change while it is mapped; where that is not
-   trusted open it with no_mmap.
+   The structure of a file is checked once when it is opened, by one cursor with overflow-safe arithmetic; header,
+   section table and all known sections but tokenizer and weights have hashes that are checked then, those two have
+   hashes that tfm_model_verify checks. Hashes find damage; numbers are checked whether they agree or not. Look-ups into
+   tokenizer tables stay inside whatever the bytes say, and tfm_encode takes at most TFM__TOK_STEPS steps for each byte
+   of the text and 64 more: tables that would need more are TFM_ERR_FORMAT. The file must not change while it is mapped;
+   where that is not trusted open it with no_mmap.
 
    BUILD SWITCHES (define before the implementation is included)
        TFM_STATIC     all functions static: implementation and use in one file, several copies in one program
@@ -190,21 +195,23 @@
        TFM_NO_NFC     no tables for Unicode normal forms (25 KB): text is taken as if it were normalised already. Other
                       Unicode data (lower case, compatibility, scripts, clusters) comes in the files that need it
        TFM_PANEL      bytes of the panel on the stack, most of what kernels need there: 16384, or less in steps of 4096
-       TFM_TYPES      the weight types that are built, F32 always: e.g. (1ull << TFM_Q8_0 | 1ull << TFM_Q4_0); default all
+       TFM_TYPES      the weight types that are built, F32 always: e.g. (1ull << TFM_Q8_0 | 1ull << TFM_Q4_0); else all
        TFM_SELF       the name under which this file includes itself, if it was renamed (default "tfm.h")
-       TFM_DEBUG      assert() on the preconditions of kernels      TFM_FUZZING    hashes are not compared (fuzzers only)
+       TFM_DEBUG      assert() on the preconditions of kernels     TFM_FUZZING    hashes are not compared (fuzzers only)
 
    RECIPES
    Each names every place to touch, by tag; the rest follows from tables.
-     a family of known parts   tools/families_llama.c (or _gpt, _moe): one row; its test is a row of tests/ref_families.py
-                               Example: "arcee" in families_llama.c says what Llama's block does otherwise there, no more.
-     an activation             [A3] a row of TFM__ACTIVATIONS; [C] its function. Example: relu2 is X(RELU2, 2, "relu2", relu2)
-                               and EN(act_relu2). A converter reads it under the name in the row.
-     a norm                    [A3] a row of TFM__NORMS; [C] its function. Example: l2 is X(L2, 3, "l2", l2) and FN(norm_l2).
+     a family of known parts   tools/families_llama.c (or _gpt, _moe): one row; its test, a row of tests/ref_families.py
+                               Example: "arcee" in families_llama.c: what Llama's block does otherwise there, no more.
+     an activation             [A3] a row of TFM__ACTIVATIONS; [C] its function. Example: relu2 is
+                               X(RELU2, 2, "relu2", relu2) and EN(act_relu2). A converter reads it under the name in
+                               the row.
+     a norm                    [A3] a row of TFM__NORMS; [C] its function. Example: l2 is X(L2, 3, "l2", l2) and
+                               FN(norm_l2).
      a way to route tokens     [A4] enum value and its rule at TFM_FFN_EXPERTS; [B5] its name in tfm__enums; [B9]
                                tfm__route_rows or tfm__weigh_picks; tests/test_moe.c: one row and its plain form
-     a weight type             [A3] enum value; [B3] its name in TFM__BLOCK_TYPES, its row of tfm__formats; only if none that
-                               is there fits: its unpack, book or way of scales, in [B3] and FN(unit_scales);
+     a weight type             [A3] enum value; [B3] its name in TFM__BLOCK_TYPES, its row of tfm__formats; only if none
+                               that is there fits: its unpack, book or way of scales, in [B3] and FN(unit_scales);
                                tools/gguf.c the row; tests/test_kernels.c;
                                to quantise: tools/quantize.c a row of schemes, tools/mix.c a row of MIX_TABLE
      an instruction set        [A3] enum value; [B12] pass number, stanza, detection bit, row of tfm__passes, name in
@@ -277,9 +284,9 @@ typedef struct tfm_allocator {
 } tfm_allocator;
 
 /* Threads: run(user, fn, arg, n) calls fn(arg, i) exactly once for each i in [0, n), on any threads it likes, at the
-   same time or not, and returns when all have returned; best if a thread takes the next i whenever it is free, from 0 on.
-   n may be larger than n_threads. run = NULL: OpenMP if the implementation was compiled with it, else serial. Results
-   never depend on it. */
+   same time or not, and returns when all have returned; best if a thread takes the next i whenever it is free, from 0
+   on. n may be larger than n_threads. run = NULL: OpenMP if the implementation was compiled with it, else serial.
+   Results never depend on it. */
 typedef struct tfm_parallel {
     void *user;
     void (*run)(void *user, void (*fn)(void *arg, int index), void *arg, int n);
@@ -328,16 +335,16 @@ TFM_API size_t tfm_tensor_bytes(int32_t type, int32_t layout, int64_t rows, int6
 TFM_API size_t tfm_strip_bytes(int32_t type, int64_t cols);
 
 /* Packs up to 16 rows (n_rows; missing ones become zero) into one strip. src: rows in the source form of `src_type`
-   (GGUF blocks, or floats), src_stride bytes apart. Same type: a pure permutation of bits. Different type: src_type must
-   be a float type; dst_type F32, F16, BF16 (round to nearest even) or Q8_0. TFM_ERR_UNSUPPORTED otherwise. */
+   (GGUF blocks, or floats), src_stride bytes apart. Same type: a pure permutation of bits. Different type: src_type
+   must be a float type; dst_type F32, F16, BF16 (round to nearest even) or Q8_0. TFM_ERR_UNSUPPORTED otherwise. */
 TFM_API tfm_result tfm_pack_strip(int32_t dst_type, void *dst, int32_t src_type, const void *src, size_t src_stride,
                                   int n_rows, int64_t cols);
 
 /* Whole tensor: ROWS (or GGUF rows of the same type) -> TILED; dst has tfm_tensor_bytes(). Converts as above. */
 TFM_API tfm_result tfm_pack(int32_t dst_type, void *dst, int32_t src_type, const void *src, int64_t rows, int64_t cols);
 
-/* A block of one row as its type divides it, for quantisers of your own; meaning and ranges: [B3]. As many entries of the
-   arrays count as the type has inputs and sub-blocks in a block. */
+/* A block of one row as its type divides it, for quantisers of your own; meaning and ranges: [B3]. As many entries of
+   the arrays count as the type has inputs and sub-blocks in a block. */
 typedef struct tfm_quant_block {
     uint8_t code[256];
     uint16_t d, m; /* f16 bits, but d of MXFP4 is the exponent; m is m or dmin */
@@ -357,8 +364,8 @@ TFM_API void tfm_tensor_row(const tfm_tensor *t, int64_t row, float *out);
 /* The same row in the source form of its type, which tfm_pack undid: out has cols / block * block_bytes bytes. */
 TFM_API void tfm_source_row(const tfm_tensor *t, int64_t row, void *out);
 
-/* Files are little-endian, tensors in memory have the host's byte order. tfm_file_order writes a tensor of one to out as
-   the other has it (tfm_tensor_bytes() bytes; out may be t->data): a copy, but on big-endian hosts. */
+/* Files are little-endian, tensors in memory have the host's byte order. tfm_file_order writes a tensor of one to out
+   as the other has it (tfm_tensor_bytes() bytes; out may be t->data): a copy, but on big-endian hosts. */
 TFM_API void tfm_file_order(const tfm_tensor *t, void *out);
 
 /* Instruction sets. AUTO = the widest that this build has and this CPU and its system can run. */
@@ -404,9 +411,9 @@ enum { TFM__NORMS(TFM__NORM_ID) TFM__NORM_END };
 
 enum { TFM_ROPE_NONE = 0, TFM_ROPE_HALF = 1, TFM_ROPE_INTERLEAVED = 2 }; /* pairs (i, i+dims/2) or (2i, 2i+1) */
 
-/* Rows of activations for integer products: for every 32 inputs 48 bytes, which are 32 int8 codes q, a float32 scale d of 22
-   bits, d * -1.5 * 2^23, d times the sum of the codes as float32, and the sums of either half as int16; x ~ d * q. Rows are
-   padded to 64 bytes. cols % 32 == 0. */
+/* Rows of activations for integer products: for every 32 inputs 48 bytes, which are 32 int8 codes q, a float32 scale d
+   of 22 bits, d * -1.5 * 2^23, d times the sum of the codes as float32, and the sums of either half as int16;
+   x ~ d * q. Rows are padded to 64 bytes. cols % 32 == 0. */
 TFM_API size_t tfm_q8_row_bytes(int64_t cols);
 
 /* y[t][r] = sum_c w[r][c] * x[t][c] (+ bias[r]) for t in [0, n), r in the strips asked for. */
@@ -449,30 +456,33 @@ typedef struct tfm_attention_args {
     int32_t mask, mask_stride, mask_columns, mask_groups, mask_part; /* as in tfm_block */
 } tfm_attention_args;
 
-/* The kernels of one instruction set: pure functions on arrays, no allocation, no threads. n counts elements unless said
-   otherwise; out may equal x. All passes hold 16 logical lanes and reduce them in one fixed tree, so norms, softmax and
-   activations agree bit for bit between AVX2, AVX-512 and NEON, and between scalar and WASM, which differ from
-   those only where `madd` is not fused. */
+/* The kernels of one instruction set: pure functions on arrays, no allocation, no threads. n counts elements unless
+   said otherwise; out may equal x. All passes hold 16 logical lanes and reduce them in one fixed tree, so norms,
+   softmax and activations agree bit for bit between AVX2, AVX-512 and NEON, and between scalar and WASM, which differ
+   from those only where `madd` is not fused. */
 typedef struct tfm_kernels {
     int32_t isa;
     const char *name; /* as tfm_isa_name */
-    /* out = x / sqrt(mean(x^2) + eps) * (offset + w); w NULL: no weight. arXiv:1910.07467; offset 1: weights around 0. */
+    /* out = x / sqrt(mean(x^2) + eps) * (offset + w); w NULL: none; offset 1: weights around 0. arXiv:1910.07467 */
     void (*rmsnorm)(float *out, const float *x, const float *w, float offset, float eps, int64_t n);
     /* out = (x - mean) / sqrt(var + eps) * (offset + w) + b; w, b may be NULL. arXiv:1607.06450 */
     void (*layernorm)(float *out, const float *x, const float *w, const float *b, float offset, float eps, int64_t n);
     /* These and L2, x / sqrt(sum(x^2) + eps) * (offset + w), by TFM_NORM_; only LAYER reads b. */
-    void (*norm)(int32_t kind, float *out, const float *x, const float *w, const float *b, float offset, float eps, int64_t n);
+    void (*norm)(int32_t kind, float *out, const float *x, const float *w, const float *b, float offset, float eps,
+                 int64_t n);
     void (*softmax)(float *x, int64_t n);
     float (*logsumexp)(const float *x, int64_t n);
     void (*softcap)(float *x, float cap, int64_t n);               /* x = cap * tanh(x / cap) */
     void (*activate)(float *x, int32_t act, int64_t n);            /* x = act(x) */
-    void (*glu)(float *out, const float *gate, const float *up, int32_t act, int64_t n); /* act(gate) * up, arXiv:2002.05202 */
+    /* out = act(gate) * up. arXiv:2002.05202 */
+    void (*glu)(float *out, const float *gate, const float *up, int32_t act, int64_t n);
     void (*add)(float *x, const float *y, float scale, int64_t n); /* x += scale * y, product rounded first */
     void (*scale)(float *x, float s, int64_t n);                   /* x *= s */
     /* cos and sin of pos * inv_freq[i], times mscale; the product is rounded to float32 as the references do. */
     void (*rope_angles)(float *cos_out, float *sin_out, const float *inv_freq, float mscale, int64_t pos, int64_t n);
     /* Rotates the first `dims` of each of n_heads rows of head_dim; c, s: [dims/2]. arXiv:2104.09864 */
-    void (*rope)(float *x, const float *c, const float *s, int32_t style, int32_t dims, int64_t head_dim, int64_t n_heads);
+    void (*rope)(float *x, const float *c, const float *s, int32_t style, int32_t dims,
+                 int64_t head_dim, int64_t n_heads);
     void (*quantize_row)(void *out, const float *x, int64_t cols); /* float32 -> one q8 row */
     /* float32 -> n elements in a cache type (F32, F16 saturating, BF16, Q8_0: n % 32 == 0). */
     void (*store_kv)(void *out, int32_t kv_type, const float *x, int64_t n);
@@ -489,14 +499,16 @@ TFM_API const char *tfm_isa_name(int32_t isa); /* "auto", "scalar", "avx2" ...; 
 
 /* The plain functions: the same kernels with the instruction set that the compiler's flags allow (no detection). */
 TFM_API void tfm_rmsnorm(float *out, const float *x, const float *w, float offset, float eps, int64_t n);
-TFM_API void tfm_layernorm(float *out, const float *x, const float *w, const float *b, float offset, float eps, int64_t n);
+TFM_API void tfm_layernorm(float *out, const float *x, const float *w, const float *b, float offset, float eps,
+                           int64_t n);
 TFM_API void tfm_softmax(float *x, int64_t n);
 TFM_API float tfm_logsumexp(const float *x, int64_t n);
 TFM_API void tfm_softcap(float *x, float cap, int64_t n);
 TFM_API void tfm_activate(float *x, int32_t act, int64_t n);
 TFM_API void tfm_glu(float *out, const float *gate, const float *up, int32_t act, int64_t n);
 TFM_API void tfm_swiglu(float *out, const float *gate, const float *up, int64_t n); /* silu(gate) * up */
-TFM_API void tfm_rope(float *x, const float *c, const float *s, int32_t style, int32_t dims, int64_t head_dim, int64_t n_heads);
+TFM_API void tfm_rope(float *x, const float *c, const float *s, int32_t style, int32_t dims,
+                      int64_t head_dim, int64_t n_heads);
 TFM_API void tfm_quantize_rows(void *out, const float *x, int64_t n_rows, int64_t cols);
 TFM_API void tfm_embed(float *out, const tfm_tensor *w, int64_t row, float scale);
 TFM_API void tfm_matmul(const tfm_matmul_args *a, int64_t strip0, int64_t strip1);
@@ -507,14 +519,14 @@ enum {
     TFM_ROPE_PLAIN = 0, TFM_ROPE_LINEAR = 1, TFM_ROPE_DYNAMIC = 2, TFM_ROPE_YARN = 3, TFM_ROPE_LONG = 4,
     TFM_ROPE_BANDS = 5,  /* low frequencies divided, high kept, blended between (rope_type "llama3" in checkpoints) */
     TFM_ROPE_FACTORS = 6, /* explicit divisors, one a pair (GGUF's rope_freqs) */
-    TFM_ROPE_STEPS = 7   /* dynamic in steps: theta times a^(d/(d-2)), a = 3 up to 2 ctx_max, 7 up to 4, 15 up to 8 ... */
+    TFM_ROPE_STEPS = 7   /* dynamic in steps: theta times a^(d/(d-2)), a = 3 up to 2 ctx_max, 7 up to 4, 15 up to 8 */
 };
 typedef struct tfm_rope_params {
     int32_t dims, scaling;
     float theta, factor;
     int32_t ctx_orig, ctx_max;       /* trained length before scaling; the model's maximum (dynamic) */
     float low, high;                 /* bands: low/high_freq_factor; YaRN: beta_slow, beta_fast */
-    float attn_factor;               /* YaRN, long: cos and sin are multiplied by it (0 = computed by the paper's rule) */
+    float attn_factor;               /* YaRN, long: cos and sin are multiplied by it (0 = computed by the paper) */
     float mscale, mscale_all;        /* YaRN: mscale, mscale_all_dim (0 = absent); long: instead of attn_factor up to
                                         ctx_orig and beyond it (0 = absent) */
     int32_t no_truncate;             /* YaRN: ramp bounds not rounded */
@@ -536,20 +548,20 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
 enum { TFM_PLACE_PRE = 0, TFM_PLACE_POST_BRANCH = 1, TFM_PLACE_SANDWICH = 2, TFM_PLACE_POST_ADD = 3,
        TFM_PLACE_PRE_STREAM = 4 };
 
-/* SEQUENTIAL: attention, then feed-forward. PARALLEL_1: both read one norm of x, x += A + M; PARALLEL_2: a norm each. */
+/* SEQUENTIAL: attention, then feed-forward. PARALLEL_1: both read one norm of x, x += A + M; _2: a norm each. */
 enum { TFM_RESIDUAL_SEQUENTIAL = 0, TFM_RESIDUAL_PARALLEL_1 = 1, TFM_RESIDUAL_PARALLEL_2 = 2 };
 
 enum { TFM_ATTN_PLAIN = 0 };                       /* later: latent, index selection, compression, none */
-/* Which positions j <= i the query at position i sees. CHUNKED: window is the size of chunks, a query sees its own chunk.
-   The two patterns of the Sparse Transformer (arXiv:1904.10509), s being mask_stride and c mask_columns, have a near and
-   a far part each; mask_part says which one counts, both, or that even heads have the near and odd heads the far one.
-   STRIDED: near i - j < s, far (i - j) % s = 0. FIXED: near j/s = i/s, far the last c columns of every block of s,
-   s - c <= j % s, and i itself; with mask_groups g > 1, far head number n reads the (n % g)-th c columns from the end. */
+/* Which positions j <= i the query at position i sees. CHUNKED: window is the size of chunks, a query sees its own
+   chunk. The two patterns of the Sparse Transformer (arXiv:1904.10509), s being mask_stride and c mask_columns, have a
+   near and a far part each; mask_part says which one counts, both, or that even heads have the near and odd heads the
+   far one. STRIDED: near i - j < s, far (i - j) % s = 0. FIXED: near j/s = i/s, far the last c columns of every block
+   of s, s - c <= j % s, and i itself; if mask_groups g > 1, far head n reads the (n % g)-th c columns from the end. */
 enum { TFM_MASK_CAUSAL = 0, TFM_MASK_CHUNKED = 1, TFM_MASK_STRIDED = 2, TFM_MASK_FIXED = 3 }; /* later: symmetric */
 enum { TFM_PART_BOTH = 0, TFM_PART_NEAR = 1, TFM_PART_FAR = 2, TFM_PART_HEADS = 3 };
 /* Norms of q and k: per head with one weight [head_dim]; over the whole width; per head, each with its own weight. */
 enum { TFM_QKNORM_NONE = 0, TFM_QKNORM_HEAD = 1, TFM_QKNORM_FULL = 2, TFM_QKNORM_HEADS = 3 };
-/* ALiBi, whose slopes are the tensor TFM_ROLE_SLOPES. BF16: slope times position in bfloat16, under the scale like q.k. */
+/* ALiBi, its slopes are the tensor TFM_ROLE_SLOPES. BF16: slope times position in bfloat16, under the scale as q.k. */
 enum { TFM_ALIBI_NONE = 0, TFM_ALIBI_SLOPES = 1, TFM_ALIBI_BF16 = 2 };
 /* A mixture of experts, arXiv:1701.06538, for each token: logits = router x (+ bias); scores = router_score(logits);
    experts are picked by scores + selection bias; the weights of those picked are made of their scores without it:
@@ -590,7 +602,7 @@ typedef struct tfm_block {
     float qk_norm_eps, qk_norm_offset;
     int32_t qk_norm_no_weight;         /* 1: without weights, as all norms are with norm_no_weight */
     int32_t qk_norm_late;              /* 0: before RoPE, 1: after it */
-    float qkv_clamp;                   /* 0 = none; q, k and v are clamped to [-it, it] before RoPE, after early norms */
+    float qkv_clamp;                   /* 0 = none; q, k, v are clamped to [-it, it] before RoPE, after early norms */
     int32_t alibi;                     /* TFM_ALIBI_ */
     float temperature;                 /* 0 = none; q times 1 + temperature * ln(1 + floor((position + */
     int32_t temperature_ctx;           /* temperature_offset) / temperature_ctx)), after RoPE */
@@ -671,16 +683,22 @@ typedef struct tfm_weight {
 
 /* The shape that a description asks of a role. 1 and *rows, *cols if this layer has the role (vectors: rows 1), 0 if it
    has none. *optional = 1: may be missing (so far none may). layer -1 for the roles below TFM_ROLE_ATTN_NORM. */
-TFM_API int tfm_role_shape(const tfm_config *c, int32_t layer, int32_t role, int64_t *rows, int64_t *cols, int *optional);
+TFM_API int tfm_role_shape(const tfm_config *c, int32_t layer, int32_t role, int64_t *rows, int64_t *cols,
+                           int *optional);
 /* How many experts have a tensor of this role in this layer, each of that shape; 0: it is one tensor, expert -1. */
 TFM_API int32_t tfm_role_experts(const tfm_config *c, int32_t layer, int32_t role);
 TFM_API const char *tfm_role_name(int32_t role); /* NULL for an unknown one */
 /* "blk.3.attn_q.weight", "token_embd.weight", ... -> buf (48 bytes are enough); returns buf */
 TFM_API char *tfm_weight_name(int32_t stack, int32_t layer, int32_t role, int32_t expert, char *buf, size_t n);
 
-/* The description's fields as data: one row a record key; the file's reader and writer, tfm-inspect and --json run over it.
-   kind: 1 int32, 2 float32, 3 int32 array. */
-typedef struct tfm_field { uint16_t key; uint8_t kind; uint8_t required; uint32_t offset; uint32_t count; const char *name; } tfm_field;
+/* The description's fields as data: one row a record key; the file's reader and writer, tfm-inspect and --json run over
+   it. kind: 1 int32, 2 float32, 3 int32 array. */
+typedef struct tfm_field {
+    uint16_t key;
+    uint8_t kind, required;
+    uint32_t offset, count;
+    const char *name;
+} tfm_field;
 TFM_API const tfm_field *tfm_config_fields(int *n);
 TFM_API const tfm_field *tfm_block_fields(int *n);
 /* The name of an enum value of a field ("rms", "silu", "half", ...); NULL if the field is a plain number. */
@@ -698,29 +716,29 @@ TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err);
      0  magic "tfm\x1a" · 4 u32 version · 8 u64 file size · 16 u32 sections, at most 64 · 20 u32 0 · 24 u64 hash of the
      section table · 32 u64 hash of the header's bytes [0, 32) · 40 zeros
    Section table, from 64 on, a row of 32 bytes:
-     0  u32 id, TFM_SECTION_ · 4 u32 flags · 8 u64 offset in the file, a multiple of 64 behind the table · 16 u64 bytes ·
-     24 u64 hash of these bytes (0 for DATA: see directory)
+     0  u32 id, TFM_SECTION_ · 4 u32 flags · 8 u64 offset in the file, a multiple of 64 behind the table ·
+     16 u64 bytes · 24 u64 hash of these bytes (0 for DATA: see directory)
      Any order, each id once. Flag 1: required. A section of an unknown id is skipped unless it is required; a known one
-     with another flag is refused. Padding is zeros. DESCRIPTION and DIRECTORY come together; without them the file holds
-     a TOKENIZER alone. SELFTEST is kept for later, and skipped.
+     with another flag is refused. Padding is zeros. DESCRIPTION and DIRECTORY come together; without them the file
+     holds a TOKENIZER alone. SELFTEST is kept for later, and skipped.
    DESCRIPTION: records, each {u16 key, u8 kind, u8 flags, u32 bytes, payload, zeros up to a multiple of 8}.
      Kinds: 1 i32 · 2 f32 · 3 i32[] · 4 bytes. Flag 1: required; a record of an unknown key is skipped unless it is.
-     First fields of tfm_config: keys, kinds and names in tfm__config_fields [B5], meaning in [A4]. Then, if there is more
-     than one block, TFM_KEY_LAYER_BLOCK, a byte a layer, its block; without it all are of block 0. Then for each block
-     TFM_KEY_BLOCK without a payload and fields of tfm_block by tfm__block_fields. Keys ascend among the first and within
-     each block. A field that is not there is zero; writers leave zeros out. A value that an enum does not have is refused.
-     Keys below TFM_KEY_FIELDS are structure; those not named here are kept for more of it.
+     First fields of tfm_config: keys, kinds and names in tfm__config_fields [B5], meaning in [A4]. Then, if there is
+     more than one block, TFM_KEY_LAYER_BLOCK, a byte a layer, its block; without it all are of block 0. Then for each
+     block TFM_KEY_BLOCK without a payload and fields of tfm_block by tfm__block_fields. Keys ascend among the first and
+     within each block. A field that is not there is zero; writers leave zeros out. A value that an enum does not have
+     is refused. Keys below TFM_KEY_FIELDS are structure; those not named here are kept for more of it.
    DIRECTORY: an entry of 64 bytes a tensor:
-     0  u16 stack · 2 u16 layout · 4 i32 layer · 8 i32 role · 12 i32 expert (layer, expert -1: none) · 16 u32 type · 20 u32
-     flags, 0; others are refused · 24 i64 rows · 32 i64 cols · 40 u64 offset in the file, a multiple of 64, inside DATA ·
-     48 u64 bytes · 56 u64 hash of them
+     0  u16 stack · 2 u16 layout · 4 i32 layer · 8 i32 role · 12 i32 expert (layer, expert -1: none) · 16 u32 type ·
+     20 u32 flags, 0; others are refused · 24 i64 rows · 32 i64 cols · 40 u64 offset in the file, a multiple of 64,
+     inside DATA · 48 u64 bytes · 56 u64 hash of them
      Numbers: TFM_STACK_, TFM_ROWS and TFM_TILED, TFM_ROLE_, TFM_F32 ...; which roles a description asks for and their
      shapes: tfm__roles [B5]. The experts of a layer and role follow each other, 0 first. A tied head has no entry.
    TOKENIZER, CHAT: see [B10] · PROVENANCE: lines "name value\n" in UTF-8.
    DATA: tensors in the layouts of [B3], ROWS: row after row, each cols elements of the type.
-   Hash (tfm_hash_feed): mix(h, w): h = (h ^ w) * 0x9e3779b97f4a7c15, h ^= h >> 29. Four 64-bit lanes start at 0; each 32
-     bytes are mixed in as four little-endian words, one a lane. End: h = bytes * 0xd6e8feb86659fd93; the lanes, then each
-     byte of the rest, are mixed into h; h = (h ^ h >> 32) * 0xd6e8feb86659fd93; h ^= h >> 32.
+   Hash (tfm_hash_feed): mix(h, w): h = (h ^ w) * 0x9e3779b97f4a7c15, h ^= h >> 29. Four 64-bit lanes start at 0; each
+     32 bytes are mixed in as four little-endian words, one a lane. End: h = bytes * 0xd6e8feb86659fd93; the lanes, then
+     each byte of the rest, are mixed into h; h = (h ^ h >> 32) * 0xd6e8feb86659fd93; h ^= h >> 32.
    ================================================================================================================= */
 
 enum { TFM_FILE_MAGIC = 0x1a6d6674, TFM_FILE_VERSION = 1, TFM_FILE_HEADER_BYTES = 64, TFM_FILE_SECTION_BYTES = 32,
@@ -734,7 +752,7 @@ typedef struct tfm_hash { uint64_t lane[4]; uint64_t n; uint8_t rest[32]; } tfm_
 TFM_API void tfm_hash_feed(tfm_hash *h, const void *data, size_t n);
 TFM_API uint64_t tfm_hash_finish(const tfm_hash *h);
 
-/* Writes the DESCRIPTION section of a config to buf; returns the bytes needed (nothing is written if cap is smaller). */
+/* Writes the DESCRIPTION section of a config to buf; returns the bytes needed. If cap is smaller nothing is written. */
 TFM_API size_t tfm_config_encode(const tfm_config *c, void *buf, size_t cap);
 
 /* ====================================================================================================================
@@ -754,8 +772,8 @@ typedef struct tfm_model_config {
 } tfm_model_config;
 
 #ifndef TFM_NO_STDIO
-/* Opens a .tfm file: mapped read-only on POSIX systems and Windows (the path is UTF-8 there), read into memory elsewhere.
-   cfg may be NULL. */
+/* Opens a .tfm file: mapped read-only on POSIX systems and Windows (the path is UTF-8 there), read into memory
+   elsewhere. cfg may be NULL. */
 TFM_API tfm_result tfm_model_open(const char *path, const tfm_model_config *cfg, tfm_model **out, tfm_error *err);
 #endif
 /* The same from memory (ROM, blob, fetched array): used in place, 64-byte aligned, must outlive the model. */
@@ -765,7 +783,8 @@ TFM_API tfm_result tfm_model_from_memory(const void *file, size_t bytes, const t
    The description is copied, the arrays are borrowed. */
 TFM_API tfm_result tfm_model_from_weights(const tfm_config *c, const tfm_weight *w, int64_t n_weights,
                                           const tfm_model_config *cfg, tfm_model **out, tfm_error *err);
-/* The last two without an allocation: bytes needed, then the object in the caller's 64-byte aligned memory (no close). */
+/* The last two without an allocation: bytes needed, then the object in memory of the caller's (64-byte aligned; no
+   close). */
 TFM_API tfm_result tfm_model_size(const void *file, size_t bytes, size_t *need, tfm_error *err);
 TFM_API tfm_result tfm_model_init(const void *file, size_t bytes, void *mem, size_t mem_bytes, tfm_model **out,
                                   tfm_error *err);
@@ -778,7 +797,8 @@ TFM_API const tfm_tokenizer *tfm_model_tokenizer(const tfm_model *m);
 /* Tensors in file order: i in [0, count). Returns 0 past the end. */
 TFM_API int64_t tfm_model_weight_count(const tfm_model *m);
 TFM_API int tfm_model_weight(const tfm_model *m, int64_t i, tfm_weight *out);
-/* The tensor bound to a role, e.g. to compare pointers: TFM_ROLE_HEAD of a tied model is TFM_ROLE_EMBED. data NULL if none. */
+/* The tensor bound to a role, e.g. to compare pointers: TFM_ROLE_HEAD of a tied model is TFM_ROLE_EMBED. None: data is
+   NULL. */
 TFM_API tfm_tensor tfm_model_tensor(const tfm_model *m, int32_t layer, int32_t role);
 TFM_API tfm_tensor tfm_model_expert(const tfm_model *m, int32_t layer, int32_t role, int32_t expert);
 /* Raw bytes of a section (PROVENANCE, ...); NULL if absent. */
@@ -797,8 +817,8 @@ typedef struct tfm_session_config {
     int32_t kv;           /* TFM_KV_; K and V pass through this type before use */
     int32_t act;          /* TFM_ACT_MODE_: F32 = exact; Q8: quantised weights meet int8 activations */
     int32_t want;         /* LAST: logits of each eval's last token · ALL: of each token (eval <= n_batch tokens) ·
-                             HIDDEN: final-norm rows of each token, no logits · NONE. Without a trace the last layer leaves
-                             out tokens that are not wanted, but for their keys and values */
+                             HIDDEN: final-norm rows of each token, no logits · NONE. Without a trace the last layer
+                             leaves out tokens that are not wanted, but for their keys and values */
     int32_t isa;          /* TFM_ISA_; 0 = best */
     int32_t n_threads;    /* work is cut in at most so many parts; 0 = 1 */
     int32_t grain;        /* multiply-adds below which a part is not worth a thread; 0 = 65536, 1 = cut everything */
@@ -806,7 +826,8 @@ typedef struct tfm_session_config {
     tfm_parallel parallel;
     void *progress_user;  /* progress: called between layers; non-zero cancels the eval */
     int (*progress)(void *user, int64_t done, int64_t total);
-    void *trace_user;     /* trace: each named intermediate, [rows][cols] float32, in order of computation; layer -1 = none */
+    void *trace_user;     /* trace: each named intermediate, [rows][cols] float32, in order of computation; layer -1:
+                             none */
     void (*trace)(void *user, const char *name, int32_t layer, const float *data, int64_t rows, int64_t cols);
     const tfm_allocator *allocator; /* of tfm_session_new */
 } tfm_session_config;
@@ -823,25 +844,25 @@ TFM_API tfm_result tfm_session_init(const tfm_model *m, const tfm_session_config
 TFM_API tfm_result tfm_session_new(const tfm_model *m, const tfm_session_config *cfg, tfm_session **out,
                                    tfm_error *err);
 TFM_API void tfm_session_free(tfm_session *s); /* of tfm_session_new only */
-/* A session is tfm_session_size bytes from its address on: write them, send them, keep them (scratch and cache that nobody
-   used are what the memory held before: clear it first where that is secret). restore makes s go on where
-   the session stood whose bytes are at `saved` (any address, of this process or another): an exact copy, whatever s held
+/* A session is tfm_session_size bytes from its address on: write them, send them, keep them (scratch and cache that
+   nobody used are what the memory held before: clear it first where that is secret). restore makes s go on where the
+   session stood whose bytes are at `saved` (any address, of this process or another): an exact copy, whatever s held
    before. Both are of the same model, context, batch, kv, act, want and rope_len, else TFM_ERR_FORMAT names it; hooks,
-   threads, instruction set and memory of s stay its own. TFM_ERR_UNSUPPORTED: another version of the bytes. After an error
-   s is as it was. Of the bytes only the length is believed, once it is in range: forged caches give wrong logits, no wild
-   reads. Models made from arrays are told apart by description and shapes alone. A big-endian host's bytes are not those
-   of a little-endian one. */
+   threads, instruction set and memory of s stay its own. TFM_ERR_UNSUPPORTED: another version of the bytes. After an
+   error s is as it was. Of the bytes only the length is believed, once it is in range: forged caches give
+   wrong logits, no wild reads. Models made from arrays are told apart by description and shapes alone. A big-endian
+   host's bytes are not those of a little-endian one. */
 TFM_API tfm_result tfm_session_restore(tfm_session *s, const void *saved, size_t bytes, tfm_error *err);
-/* The bytes of a session where they lie, in the caller's memory (64-byte aligned), become one: attach gives them model and
-   hooks (cfg: only grain, parallel, progress and trace are used; may be NULL), after checking all that restore checks and
-   the layout. It also changes the hooks of a session in place. Not for memory of tfm_session_new that was written over:
-   whose it was is overwritten, too, and tfm_session_free would not know it. */
+/* The bytes of a session where they lie, in the caller's memory (64-byte aligned), become one: attach gives them model
+   and hooks (cfg: only grain, parallel, progress and trace are used; may be NULL), after checking all that restore
+   checks and the layout. It also changes the hooks of a session in place. Not for memory of tfm_session_new that was
+   written over: whose it was is overwritten, too, and tfm_session_free would not know it. */
 TFM_API tfm_result tfm_session_attach(tfm_session *s, size_t bytes, const tfm_model *m, const tfm_session_config *cfg,
                                       tfm_error *err);
 
-/* Appends n tokens, in chunks of at most n_batch. TFM_ERR_CONTEXT (they do not fit: there is no shifting) or TFM_ERR_ARG:
-   nothing was done. TFM_ERR_CANCELLED,
-   TFM_ERR_NUMERIC: the chunks before the one that stopped are in the session; tfm_session_length says how far it got. */
+/* Appends n tokens, in chunks of at most n_batch. TFM_ERR_CONTEXT (they do not fit: there is no shifting) or
+   TFM_ERR_ARG: nothing was done. TFM_ERR_CANCELLED, TFM_ERR_NUMERIC: the chunks before the one that stopped are in the
+   session; tfm_session_length says how far it got. */
 TFM_API tfm_result tfm_eval(tfm_session *s, const int32_t *ids, int64_t n, tfm_error *err);
 /* After an eval: LAST: logits of the last token (i ignored) · ALL: of token i of it. [n_vocab], valid until the next
    eval. NULL if not wanted or out of range. */
@@ -849,9 +870,9 @@ TFM_API const float *tfm_logits(const tfm_session *s, int64_t i);
 TFM_API const float *tfm_hidden(const tfm_session *s, int64_t i); /* after the final norm, [d_model]; same rule */
 TFM_API int64_t tfm_session_length(const tfm_session *s);  /* tokens so far */
 TFM_API int64_t tfm_session_context(const tfm_session *s);
-/* Forgets the tokens from `length` on, e.g. down to the common beginning of an old prompt and a new one. TFM_ERR_CONTEXT,
-   and nothing is done, if a window layer no longer holds what is needed: once more positions were written than it has
-   slots, that is more than n_batch below the furthest one. 0 always works. */
+/* Forgets the tokens from `length` on, e.g. down to the common beginning of an old prompt and a new one.
+   TFM_ERR_CONTEXT, and nothing is done, if a window layer no longer holds what is needed: once more positions were
+   written than it has slots, that is more than n_batch below the furthest one. 0 always works. */
 TFM_API tfm_result tfm_session_rewind(tfm_session *s, int64_t length, tfm_error *err);
 TFM_API int32_t tfm_session_isa(const tfm_session *s);
 #ifndef TFM_NO_TEXT
@@ -859,7 +880,7 @@ TFM_API int32_t tfm_session_isa(const tfm_session *s);
    [A7] TOKENIZER: text to ids and back
    A tokenizer is an immutable view of one section of a model file (or of any bytes in that form): nothing is built when
    it is opened, any number of threads may use it at once, and nothing is allocated. What stands in the way of the text
-   (normaliser, pre-tokenizer expressions, model, added tokens, post-processor, decoder) is data; see [B10] for its form.
+   (normaliser, pre-tokenizer expressions, model, added tokens, post-processor, decoder) is data; its form: [B10].
    ================================================================================================================= */
 
 /* A tokenizer without a model: `section` (size bytes, must outlive it) is checked; mem (tfm_tokenizer_size() bytes,
@@ -902,14 +923,16 @@ enum {
 /* text[0..n) -> ids[0 .. *n_ids). Text need not be UTF-8: each maximal bad sequence counts as U+FFFD.
    scratch: tfm_encode_size(t, n) bytes, aligned to 8.
    TFM_ERR_MEMORY: more than max_ids ids (*n_ids then says how many; the first max_ids are written), or too little
-   scratch. TFM_ERR_ARG: n too large, an unknown flag. TFM_ERR_FORMAT: the tables contradict each other, or take too long. */
+   scratch. TFM_ERR_ARG: n too large, an unknown flag. TFM_ERR_FORMAT: the tables contradict each other or take too
+   long. */
 TFM_API tfm_result tfm_encode(const tfm_tokenizer *t, const char *text, size_t n, int32_t flags, int32_t *ids,
                               int64_t max_ids, int64_t *n_ids, void *scratch, size_t scratch_bytes, tfm_error *err);
 
-/* Like tfm_encode with NO_SPECIAL, but special tokens count where every byte of theirs is marked (marks[i] != 0) and are
-   plain text elsewhere: what a format wrote is told from what a user typed. Text must be UTF-8. */
-TFM_API tfm_result tfm_encode_marked(const tfm_tokenizer *t, const char *text, const uint8_t *marks, size_t n, int32_t *ids,
-                                     int64_t max_ids, int64_t *n_ids, void *scratch, size_t scratch_bytes, tfm_error *err);
+/* Like tfm_encode with NO_SPECIAL, but special tokens count where every byte of theirs is marked (marks[i] != 0) and
+   are plain text elsewhere: what a format wrote is told from what a user typed. Text must be UTF-8. */
+TFM_API tfm_result tfm_encode_marked(const tfm_tokenizer *t, const char *text, const uint8_t *marks, size_t n,
+                                     int32_t *ids, int64_t max_ids, int64_t *n_ids, void *scratch,
+                                     size_t scratch_bytes, tfm_error *err);
 
 /* What the normaliser alone makes of a text without added tokens: the bytes of the result, of which the first cap are
    written to out (NULL: none). scratch as for tfm_encode. SIZE_MAX: the scratch is too small, or the text too long. */
@@ -955,14 +978,15 @@ TFM_API size_t tfm_decode_text(const tfm_tokenizer *t, const int32_t *ids, int64
 
 /* STOP STRINGS end an answer where one of them begins, though it comes in pieces and none of it may be shown. */
 typedef struct tfm_stop { const char *text; size_t n; } tfm_stop; /* n >= 1 */
-/* Looks for them in text[0..n), which is generated and not yet shown. Returns how many bytes may be shown: those before the
-   first stop string, *which its index; or, *which = -1, all but the longest end that may become one. Keep the others and
-   call again with what comes behind them; what is left when the answer ends otherwise may be shown. */
+/* Looks for them in text[0..n), which is generated and not yet shown. Returns how many bytes may be shown: those before
+   the first stop string, *which its index; or, *which = -1, all but the longest end that may become one. Keep the
+   others and call again with what comes behind them; what is left when the answer ends otherwise may be shown. */
 TFM_API size_t tfm_stop_scan(const tfm_stop *stops, int32_t n_stops, const char *text, size_t n, int32_t *which);
 
-/* CHAT: how a model wants a conversation written, as data in its file. Rendering gives the text and a mark for each byte
-   that the format wrote; tfm_encode_marked makes ids of the two. Render once with cap 0 for the size. A conversation that
-   goes on is rendered whole each time; the ids at its beginning that did not change need no second tfm_eval. */
+/* CHAT: how a model wants a conversation written, as data in its file. Rendering gives the text and a mark for each
+   byte that the format wrote; tfm_encode_marked makes ids of the two. Render once with cap 0 for the size. A
+   conversation that goes on is rendered whole each time; the ids at its beginning that did not change need no second
+   tfm_eval. */
 typedef struct tfm_chat tfm_chat;
 
 enum { TFM_CHAT_SYSTEM = 1, TFM_CHAT_USER = 2, TFM_CHAT_ASSISTANT = 3 }; /* roles; SYSTEM only as the first turn */
@@ -976,19 +1000,19 @@ TFM_API const tfm_chat *tfm_model_chat(const tfm_model *m);
 TFM_API size_t tfm_chat_size(void);
 TFM_API tfm_result tfm_chat_open(const void *section, size_t size, void *mem, size_t mem_bytes, const tfm_chat **out,
                                  tfm_error *err);
-/* 0: the converter could not put this format into data. Then tfm_chat_render refuses; programs may interpret the template
-   (tools/chat.c does). */
+/* 0: the converter could not put this format into data. Then tfm_chat_render refuses; programs may interpret the
+   template (tools/chat.c does). */
 TFM_API int tfm_chat_known(const tfm_chat *c);
-/* The template the format was taken from, *n bytes; and what it knows beside the turns: name and value of variable i, both
-   zero-terminated, NULL if there are no more. */
+/* The template the format was taken from, *n bytes; and what it knows beside the turns: name and value of variable i,
+   both zero-terminated, NULL if there are no more. */
 TFM_API const char *tfm_chat_template(const tfm_chat *c, size_t *n);
 TFM_API const char *tfm_chat_variable(const tfm_chat *c, int32_t i, const char **value);
 /* The i-th id that ends an answer, beside those of the model's description; -1: no more. */
 TFM_API int32_t tfm_chat_end(const tfm_chat *c, int32_t i);
 /* The strftime format in which the format wants today's date, or NULL if it does not. */
 TFM_API const char *tfm_chat_date_format(const tfm_chat *c);
-/* The conversation as text[0 .. *need) with marks; text and marks may be NULL, and nothing is written past cap. date: today
-   in tfm_chat_date_format, zero-terminated; NULL where that is NULL. Bad UTF-8 becomes U+FFFD.
+/* The conversation as text[0 .. *need) with marks; text and marks may be NULL, and nothing is written past cap. date:
+   today in tfm_chat_date_format, zero-terminated; NULL where that is NULL. Bad UTF-8 becomes U+FFFD.
    TFM_ERR_MEMORY: *need is more than cap. TFM_ERR_ARG: the format has no place for such a sequence of turns.
    TFM_ERR_UNSUPPORTED: see tfm_chat_known. */
 TFM_API tfm_result tfm_chat_render(const tfm_chat *c, const tfm_turn *turns, int64_t n, int32_t flags, const char *date,
@@ -1002,7 +1026,8 @@ enum { TFM_CHAT_JOINS = 0, TFM_CHAT_PARTS = 1, TFM_CHAT_RULES = 2, TFM_CHAT_ENDS
        TFM_CHAT_TEMPLATE = 5, TFM_CHAT_STRINGS = 6, TFM_CHAT_N_TABLES = 7 };
 enum { TFM_CHAT_KNOWN = 1, TFM_CHAT_NO_EMPTY = 2 };                                        /* flags of the section */
 enum { TFM_CHAT_TEXT = 0, TFM_CHAT_SYSTEM_TEXT = 1, TFM_CHAT_DATE_TEXT = 2 };              /* kinds of parts */
-enum { TFM_CHAT_HAS_SYSTEM = 1, TFM_CHAT_HAS_PROMPT = 2, TFM_CHAT_FIRST = 4, TFM_CHAT_LAST = 8 }; /* the place of a join or turn */
+enum { TFM_CHAT_HAS_SYSTEM = 1, TFM_CHAT_HAS_PROMPT = 2, TFM_CHAT_FIRST = 4,
+       TFM_CHAT_LAST = 8 };                                                                /* place of a join or turn */
 enum { TFM_CHAT_TRIM_LEFT = 1, TFM_CHAT_TRIM_RIGHT = 2, TFM_CHAT_TRIM_LINES_LEFT = 4, TFM_CHAT_TRIM_LINES_RIGHT = 8,
        TFM_CHAT_CUT_TRIM = 16, TFM_CHAT_CUT_TRIM_LINES = 32 };                             /* what a rule takes away */
 
@@ -1059,8 +1084,8 @@ enum { TFM_RE_MAX_MEMO = 128, TFM_RE_MAX_BODIES = 4, TFM_TOK_MAX_OPS = 32, TFM_T
 
 /* ====================================================================================================================
    [A8] SAMPLER
-   Order: bias, penalties, temperature, top-k, top-p, min-p, draw. Own exp in fixed arithmetic: the same logits and seed give the
-   same ids everywhere.
+   Order: bias, penalties, temperature, top-k, top-p, min-p, draw. Own exp in fixed arithmetic: the same logits and seed
+   give the same ids everywhere.
    ================================================================================================================= */
 
 typedef struct tfm_sampler tfm_sampler;
@@ -1089,7 +1114,7 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
 /* One id from logits [n_vocab] and the tokens so far. TFM_ERR_NUMERIC if a logit is NaN or all are -inf. */
 TFM_API tfm_result tfm_sample(tfm_sampler *s, const float *logits, const int32_t *history, int64_t n_history,
                               int32_t *id, tfm_error *err);
-/* The id of the largest of n logits, ties to the lowest; n >= 1. NaN is never the largest unless all are NaN (then 0). */
+/* The id of the largest of n logits, ties to the lowest; n >= 1. NaN is never the largest, unless all are (then 0). */
 TFM_API int32_t tfm_argmax(const float *logits, int32_t n);
 
 #ifdef __cplusplus
@@ -1120,8 +1145,8 @@ TFM_API int32_t tfm_argmax(const float *logits, int32_t n);
 #define TFM__ASSERT(condition) ((void)0)
 #endif
 
-/* Lanes that are read beyond a row, inside the cache, and dropped may never have been written; clang's sanitizer sees the
-   first only. */
+/* Lanes that are read beyond a row, inside the cache, and dropped may never have been written; clang's sanitizer sees
+   the first only. */
 #define TFM__NO_OVERREAD 0
 #if defined(__has_feature)
 #if __has_feature(memory_sanitizer)
@@ -1130,7 +1155,7 @@ TFM_API int32_t tfm_argmax(const float *logits, int32_t n);
 #endif
 #endif
 
-/* No compiler may fuse a product into a sum on its own: results must not depend on flags. Undone at the end of [B12]. */
+/* No compiler may fuse a product into a sum on its own: results must not depend on flags. Undone at [B12]'s end. */
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #elif defined(__GNUC__) && !defined(__TINYC__)
@@ -1164,7 +1189,8 @@ typedef unsigned long tfm__win_size;
 #endif
 #define TFM__WINDOWS(type) __declspec(dllimport) type __stdcall
 TFM__WINDOWS(void *) CreateFileW(const wchar_t *path, unsigned long access, unsigned long share,
-                                 struct _SECURITY_ATTRIBUTES *security, unsigned long how, unsigned long flags, void *other);
+                                 struct _SECURITY_ATTRIBUTES *security, unsigned long how, unsigned long flags,
+                                 void *other);
 TFM__WINDOWS(void *) CreateFileMappingW(void *file, struct _SECURITY_ATTRIBUTES *security, unsigned long protect,
                                         unsigned long size_high, unsigned long size_low, const wchar_t *name);
 TFM__WINDOWS(void *) MapViewOfFile(void *mapping, unsigned long access, unsigned long high, unsigned long low,
@@ -1172,7 +1198,8 @@ TFM__WINDOWS(void *) MapViewOfFile(void *mapping, unsigned long access, unsigned
 TFM__WINDOWS(int) UnmapViewOfFile(const void *view);
 TFM__WINDOWS(int) GetFileSizeEx(void *file, union _LARGE_INTEGER *size);
 TFM__WINDOWS(int) CloseHandle(void *handle);
-TFM__WINDOWS(int) MultiByteToWideChar(unsigned int page, unsigned long flags, const char *text, int n, wchar_t *out, int room);
+TFM__WINDOWS(int) MultiByteToWideChar(unsigned int page, unsigned long flags, const char *text, int n, wchar_t *out,
+                                      int room);
 #ifdef __cplusplus
 }
 #endif
@@ -1312,7 +1339,7 @@ TFM__INLINE int64_t tfm__quotient(int64_t a, int64_t b) { return (int64_t)((size
 TFM__INLINE int64_t tfm__remainder(int64_t a, int64_t b) { return (int64_t)((size_t)a % (size_t)b); }
 TFM__INLINE float tfm__count(int64_t n) { return (float)(ptrdiff_t)n; }
 
-/* The cursor: all parsing of untrusted bytes. Reading past the end sets `bad` and yields zeros; check once at the end. */
+/* The cursor: all parsing of untrusted bytes. Reading past the end sets `bad` and yields zeros; check once, last. */
 typedef struct tfm__cursor { const uint8_t *data; size_t size, pos; int bad; } tfm__cursor;
 
 static const uint8_t *tfm__take(tfm__cursor *c, size_t n) {
@@ -1326,11 +1353,14 @@ static uint32_t tfm__le32(const uint8_t *p) {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 static uint64_t tfm__le64(const uint8_t *p) { return tfm__le32(p) | (uint64_t)tfm__le32(p + 4) << 32; }
-static uint16_t tfm__get16(tfm__cursor *c) { const uint8_t *p = tfm__take(c, 2); return p ? tfm__le16(p) : (uint16_t)0; }
+static uint16_t tfm__get16(tfm__cursor *c) {
+    const uint8_t *p = tfm__take(c, 2);
+    return p ? tfm__le16(p) : (uint16_t)0;
+}
 static uint32_t tfm__get32(tfm__cursor *c) { const uint8_t *p = tfm__take(c, 4); return p ? tfm__le32(p) : 0; }
 static uint64_t tfm__get64(tfm__cursor *c) { const uint8_t *p = tfm__take(c, 8); return p ? tfm__le64(p) : 0; }
 
-/* --- elementary functions: no libm, so that every host gives the same bits ----------------------------------------- */
+/* --- elementary functions: no libm, so that every host gives the same bits ---------------------------------------- */
 
 static float tfm__bits_f32(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
 static uint32_t tfm__f32_bits(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
@@ -1437,8 +1467,8 @@ static float tfm__softplus(float x) {
 /* Upper half of a product: a and b as fractions of 2^32. */
 static uint32_t tfm__mul_high(uint32_t a, uint32_t b) { return (uint32_t)((uint64_t)a * b >> 32); }
 
-/* An angle less the nearest multiple of pi / 2 (*quarters of it, modulo 4): its size is the fraction *size, whose top bit
-   is set, over 2^*shift; 1 if it is negative. |angle| from 0.5 to 2^40: 2 / pi in 96 bits, times 24. */
+/* An angle less the nearest multiple of pi / 2 (*quarters of it, modulo 4): its size is the fraction *size, whose top
+   bit is set, over 2^*shift; 1 if it is negative. |angle| from 0.5 to 2^40: 2 / pi in 96 bits, times 24. */
 static int tfm__reduce_angle(float angle, uint32_t *quarters, uint32_t *size, int *shift) {
     const uint32_t u = tfm__f32_bits(angle), m = (u & 0x7fffffu) | 0x800000u;
     const int down = 182 - (int)(u >> 23 & 255u); /* the product's bits below 2^-64 quarters */
@@ -1503,8 +1533,8 @@ static void tfm__sin_cos(float angle, float *sin_out, float *cos_out) {
    A block of 256 inputs is 8 units in a row.
 
    Scales of one block: 16 f16 d (one a row; MXFP4: 16 bytes e, d = 2^(e - 128)); 16 f16 m or dmin if the type has one;
-   then for each sub-block in order 16 bytes of integer scales, signed, and, for Q4_K and Q5_K, 16 bytes of integer minima,
-   unsigned (Q2_K: scale in the low nibble and minimum in the high nibble of one byte, as in the source).
+   then for each sub-block in order 16 bytes of integer scales, signed, and, for Q4_K and Q5_K, 16 bytes of integer
+   minima, unsigned (Q2_K: scale in the low nibble and minimum in the high nibble of one byte, as in the source).
 
    Values, with the bits, zero, book and sub-blocks that tfm__formats has for the type: q = code - zero (8-bit codes are
    signed bytes, zero 0) or, for types with a book, book[code] - zero; every
@@ -1876,8 +1906,8 @@ static void tfm__block_values(float *out, const tfm__format *f, const tfm_quant_
 
 /* --- tiles -------------------------------------------------------------------------------------------------------- */
 
-/* A field of `bits` of group g lies in a chunk at a shift; the field is bits `up` ... of each code. Written out for every
-   width, so that all of it is known when compiling. */
+/* A field of `bits` of group g lies in a chunk at a shift; the field is bits `up` ... of each code. Written out for
+   every width, so that all of it is known when compiling. */
 #define TFM__TILE_FIELDS(bits, chunk, shift, move) \
     case bits: for (int g = 0; g < 8; g++) { move(64 * (chunk) + 4 * row, 4 * g, shift, (1 << (bits)) - 1) } break;
 #define TFM__EACH_WIDTH(move) \
@@ -1956,7 +1986,8 @@ static void tfm__read_tile(tfm_quant_block *out, const tfm__format *f, const uin
     for (size_t from = 0; from < cols; from += 64) { \
         const size_t to = cols - from < 64 ? cols : from + 64; \
         for (size_t r = 0; r < (size_t)n_rows; r++) { \
-            for (size_t c = from; c < to; c++) memcpy(dst + (16 * c + r) * (size), src + r * stride + c * (size), size); \
+            for (size_t c = from; c < to; c++) \
+                memcpy(dst + (16 * c + r) * (size), src + r * stride + c * (size), size); \
         } \
     }
 static void tfm__interleave(uint8_t *dst, const uint8_t *src, size_t stride, int n_rows, size_t cols, int size) {
@@ -2083,7 +2114,7 @@ static void tfm__reverse(uint8_t *p, size_t n, size_t size) {
         }
 }
 
-/* Wider than a byte are the elements of float types, and of blocks d and m: 16 of each at the start of a block's scales. */
+/* Wider than a byte are the elements of float types, and of blocks d and m: 16 of each where a block's scales begin. */
 TFM_API void tfm_file_order(const tfm_tensor *t, void *out) {
     const tfm__format *f = tfm__format_of(t->type);
     const size_t bytes = tfm_tensor_bytes(t->type, t->layout, t->rows, t->cols), element = (size_t)f->info.block_bytes;
@@ -2137,7 +2168,8 @@ typedef struct tfm__for_job {
 static int64_t tfm__part_begin(const tfm__for_job *j, int index) {
     const int round = index / j->threads < j->halvings ? index / j->threads : j->halvings, rest = j->halvings - round;
     const int64_t all = (int64_t)j->threads << j->halvings; /* in parts of the smallest size */
-    const int64_t size = rest ? (int64_t)1 << (rest - 1) : 1, at = all - ((int64_t)j->threads << rest) + (index - round * j->threads) * size;
+    const int64_t size = rest ? (int64_t)1 << (rest - 1) : 1;
+    const int64_t at = all - ((int64_t)j->threads << rest) + (index - round * j->threads) * size;
     const int64_t each = tfm__quotient(j->items, all);
     return each * at + tfm__quotient((j->items - each * all) * at, all); /* items * at may be wider than an address */
 }
@@ -2163,7 +2195,8 @@ static void tfm__for_threads(const tfm__workers *w, tfm__for_job *job) {
 
 /* fn(ctx, first, last) over [0, items), cut into parts of at least a grain; returns when all are done. work: what an
    item costs, in multiply-adds of a matmul, at least 1. */
-static void tfm__for(const tfm__workers *w, int64_t items, int64_t work, void (*fn)(void *, int64_t, int64_t), void *ctx) {
+static void tfm__for(const tfm__workers *w, int64_t items, int64_t work, void (*fn)(void *, int64_t, int64_t),
+                     void *ctx) {
 #ifndef TFM_NO_THREADS
     const int64_t most = tfm__quotient(items, tfm__quotient(w->grain + work - 1, work));
     tfm__for_job job;
@@ -2298,7 +2331,7 @@ TFM_API const tfm_field *tfm_block_fields(int *n) {
     return tfm__block_fields;
 }
 
-/* Enums and flags: the number of values, and their names in order. A value at or past the count is refused on opening. */
+/* Enums and flags: the number of values, and their names in order. A value at or past it is refused on opening. */
 typedef struct tfm__enum_row { const char *field; int32_t count; const char *names; } tfm__enum_row;
 #define TFM__PART_NAME(name, number, words, function) words "\0"
 static const tfm__enum_row tfm__enums[] = {
@@ -2361,13 +2394,15 @@ static float tfm__field_float(const void *base, const tfm_field *f) {
 }
 
 /* Checks that hold for every field alone: enums known, floats finite, integers not negative (ids may be -1). */
-static tfm_result tfm__check_fields(const void *base, const tfm_field *fields, int n, const char *where, tfm_error *err) {
+static tfm_result tfm__check_fields(const void *base, const tfm_field *fields, int n, const char *where,
+                                    tfm_error *err) {
     for (int i = 0; i < n; i++) {
         const tfm_field *f = &fields[i];
         const tfm__enum_row *e = tfm__enum_find(f->name);
         if (f->kind == 2) {
             const float v = tfm__field_float(base, f);
-            if (!(v > -1e30f && v < 1e30f)) return tfm__fail(err, TFM_ERR_FORMAT, "%s%s is not a finite number", where, f->name);
+            if (!(v > -1e30f && v < 1e30f))
+                return tfm__fail(err, TFM_ERR_FORMAT, "%s%s is not a finite number", where, f->name);
         } else if (f->kind == 1) {
             const int32_t v = tfm__field_int(base, f), least = strcmp(f->name, "bos") ? 0 : -1;
             if (v < least) return tfm__fail(err, TFM_ERR_FORMAT, "%s%s is negative (%d)", where, f->name, (int)v);
@@ -2390,7 +2425,8 @@ static tfm_result tfm__check_rope(const tfm_block *b, int i, tfm_error *err) {
     TFM__NEED(!scaled || b->rope_factor > 0 || (scaling == TFM_ROPE_LONG && b->rope_attn_factor > 0),
               "block %d: rope_factor must be above 0", i);
     if (scaling == TFM_ROPE_BANDS) {
-        TFM__NEED(b->rope_low > 0 && b->rope_high > b->rope_low, "block %d: rope_high must be above rope_low above 0", i);
+        TFM__NEED(b->rope_low > 0 && b->rope_high > b->rope_low,
+                  "block %d: rope_high must be above rope_low above 0", i);
         TFM__NEED(b->rope_ctx_orig > 0, "block %d: rope_ctx_orig is missing", i);
     }
     if (scaling == TFM_ROPE_YARN) {
@@ -2414,29 +2450,34 @@ enum { TFM__MAX_EXPERTS = 4096, TFM__MAX_PICKS = 256, TFM__MAX_GROUPS = 64 };
 static tfm_result tfm__check_groups(const tfm_block *b, int i, tfm_error *err) {
     const int32_t n = b->n_groups, size = n ? b->n_experts / n : 0;
     if (!n) return TFM_OK;
-    TFM__NEED(n <= TFM__MAX_GROUPS && b->n_experts % n == 0, "block %d: n_groups %d does not divide n_experts %d, or is above %d",
-              i, (int)n, (int)b->n_experts, (int)TFM__MAX_GROUPS);
+    TFM__NEED(n <= TFM__MAX_GROUPS && b->n_experts % n == 0,
+              "block %d: n_groups %d does not divide n_experts %d, or is above %d", i, (int)n, (int)b->n_experts,
+              (int)TFM__MAX_GROUPS);
     TFM__NEED(b->n_groups_used >= 1 && b->n_groups_used <= n, "block %d: n_groups_used %d is out of range (1 to %d)", i,
               (int)b->n_groups_used, (int)n);
-    TFM__NEED(b->n_experts_used <= b->n_groups_used * size, "block %d: n_experts_used %d exceeds the %d experts of n_groups_used", i,
+    TFM__NEED(b->n_experts_used <= b->n_groups_used * size,
+              "block %d: n_experts_used %d exceeds the %d experts of n_groups_used", i,
               (int)b->n_experts_used, (int)(b->n_groups_used * size));
-    TFM__NEED(b->group_score != TFM_GROUP_TWO || size >= 2, "block %d: group_score two-largest of groups of one expert", i);
+    TFM__NEED(b->group_score != TFM_GROUP_TWO || size >= 2,
+              "block %d: group_score two-largest of groups of one expert", i);
     return TFM_OK;
 }
 
 static tfm_result tfm__check_experts(const tfm_block *b, int i, tfm_error *err) {
 #ifdef TFM_NO_EXPERTS
-    if (b) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "block %d is a mixture of experts, which this build cannot run", i);
+    if (b)
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "block %d is a mixture of experts, which this build cannot run", i);
 #endif
-    TFM__NEED(b->n_experts >= 1 && b->n_experts <= TFM__MAX_EXPERTS, "block %d: n_experts %d is out of range (1 to %d)", i,
-              (int)b->n_experts, (int)TFM__MAX_EXPERTS);
+    TFM__NEED(b->n_experts >= 1 && b->n_experts <= TFM__MAX_EXPERTS,
+              "block %d: n_experts %d is out of range (1 to %d)", i, (int)b->n_experts, (int)TFM__MAX_EXPERTS);
     TFM__NEED(b->n_experts_used >= 1 && b->n_experts_used <= b->n_experts && b->n_experts_used <= TFM__MAX_PICKS,
               "block %d: n_experts_used %d is out of range (1 to n_experts %d, at most %d)", i, (int)b->n_experts_used,
               (int)b->n_experts, (int)TFM__MAX_PICKS);
     TFM__NEED(b->d_expert >= 1 && b->d_expert <= 1 << 24, "block %d: d_expert %d is out of range", i, (int)b->d_expert);
     TFM__NEED(b->d_ff || !b->shared_gate, "block %d: shared_gate without a shared expert (d_ff)", i);
-    TFM__NEED(b->router_pick == TFM_PICK_TOP || (b->router_score == TFM_SCORE_LOGIT && !b->n_groups &&
-              !(b->bias & TFM_BIAS_SELECT)), "block %d: router_pick sparse-mixer works on logits, without groups or bias", i);
+    TFM__NEED(b->router_pick == TFM_PICK_TOP ||
+              (b->router_score == TFM_SCORE_LOGIT && !b->n_groups && !(b->bias & TFM_BIAS_SELECT)),
+              "block %d: router_pick sparse-mixer works on logits, without groups or bias", i);
     TFM__NEED(b->router_norm >= 0 && b->router_norm <= 64, "block %d: router_norm is out of range (0 to 64)", i);
     TFM__NEED(b->router_norm_eps >= 0, "block %d: router_norm_eps is negative", i);
     TFM__NEED(b->router_norm_floor >= 0, "block %d: router_norm_floor is negative", i);
@@ -2451,8 +2492,8 @@ static tfm_result tfm__check_mask(const tfm_block *b, int i, tfm_error *err) {
     TFM__NEED(b->mask_stride >= 1, "block %d: a mask without mask_stride", i);
     TFM__NEED(b->mask != TFM_MASK_FIXED || b->mask_part == TFM_PART_NEAR ||
               (b->mask_columns >= 1 && b->mask_columns <= b->mask_stride / groups),
-              "block %d: mask_columns %d times mask_groups %d must be from 1 to mask_stride %d", i, (int)b->mask_columns,
-              (int)groups, (int)b->mask_stride);
+              "block %d: mask_columns %d times mask_groups %d must be from 1 to mask_stride %d", i,
+              (int)b->mask_columns, (int)groups, (int)b->mask_stride);
     return TFM_OK;
 }
 
@@ -2464,17 +2505,21 @@ static tfm_result tfm__check_block(const tfm_block *b, int i, tfm_error *err) {
     const tfm_result r = tfm__check_fields(b, tfm__block_fields, TFM__COUNT(tfm__block_fields), where, err);
     if (r) return r;
     TFM__NEED(b->n_heads >= 1 && b->n_heads <= 4096, "block %d: n_heads %d is out of range", i, (int)b->n_heads);
-    TFM__NEED(b->n_kv_heads >= 1 && b->n_heads % b->n_kv_heads == 0, "block %d: n_heads %d is no multiple of n_kv_heads %d", i,
-              (int)b->n_heads, (int)b->n_kv_heads);
-    TFM__NEED(b->head_dim >= 1 && b->head_dim <= 1024, "block %d: head_dim %d is out of range (1 to 1024)", i, (int)b->head_dim);
-    TFM__NEED(b->d_ff >= (b->ffn_kind == TFM_FFN_DENSE) && b->d_ff <= 1 << 24, "block %d: d_ff %d is out of range", i, (int)b->d_ff);
+    TFM__NEED(b->n_kv_heads >= 1 && b->n_heads % b->n_kv_heads == 0,
+              "block %d: n_heads %d is no multiple of n_kv_heads %d", i, (int)b->n_heads, (int)b->n_kv_heads);
+    TFM__NEED(b->head_dim >= 1 && b->head_dim <= 1024,
+              "block %d: head_dim %d is out of range (1 to 1024)", i, (int)b->head_dim);
+    TFM__NEED(b->d_ff >= (b->ffn_kind == TFM_FFN_DENSE) && b->d_ff <= 1 << 24,
+              "block %d: d_ff %d is out of range", i, (int)b->d_ff);
     TFM__NEED(b->norm_eps >= 0, "block %d: norm_eps is negative", i);
     TFM__NEED(b->qk_norm_eps >= 0, "block %d: qk_norm_eps is negative", i);
     TFM__NEED(b->attn_softcap >= 0, "block %d: attn_softcap is negative", i);
     TFM__NEED(b->attn_scale >= 0, "block %d: attn_scale is negative", i);
-    if (b->bias & ~4095) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "block %d: bias %d has unknown bits", i, (int)b->bias);
+    if (b->bias & ~4095)
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "block %d: bias %d has unknown bits", i, (int)b->bias);
     TFM__NEED(b->ffn_gated || !(b->bias & TFM_BIAS_GATE), "block %d: bias of a gate, but ffn_gated is off", i);
-    TFM__NEED(b->norm_kind == TFM_NORM_LAYER || !(b->bias & TFM_BIAS_NORM), "block %d: only layer norms have a bias", i);
+    TFM__NEED(b->norm_kind == TFM_NORM_LAYER || !(b->bias & TFM_BIAS_NORM),
+              "block %d: only layer norms have a bias", i);
     TFM__NEED(b->qk_norm_kind == TFM_NORM_LAYER || !(b->bias & TFM_BIAS_QK_NORM),
               "block %d: only layer norms of q and k have a bias", i);
     TFM__NEED(b->residual == TFM_RESIDUAL_SEQUENTIAL || b->norm_place == TFM_PLACE_PRE,
@@ -2483,9 +2528,11 @@ static tfm_result tfm__check_block(const tfm_block *b, int i, tfm_error *err) {
     TFM__NEED(b->ffn_act != TFM_ACT_XIELU || !b->ffn_gated, "block %d: ffn_act xielu has no gated form", i);
     TFM__NEED(b->qkv_clamp >= 0, "block %d: qkv_clamp is negative", i);
     TFM__NEED(b->temperature == 0 || b->temperature_ctx > 0, "block %d: temperature without temperature_ctx", i);
-    TFM__NEED(b->mask != TFM_MASK_CHUNKED || b->window > 0, "block %d: mask chunked without window, the size of a chunk", i);
+    TFM__NEED(b->mask != TFM_MASK_CHUNKED || b->window > 0,
+              "block %d: mask chunked without window, the size of a chunk", i);
     TFM__NEED(b->ffn_limit >= 0, "block %d: ffn_limit is negative", i);
-    TFM__NEED(b->ffn_gated || (b->ffn_limit == 0 && b->ffn_up_offset == 0), "block %d: ffn_limit or ffn_up_offset without ffn_gated", i);
+    TFM__NEED(b->ffn_gated || (b->ffn_limit == 0 && b->ffn_up_offset == 0),
+              "block %d: ffn_limit or ffn_up_offset without ffn_gated", i);
     TFM__NEED(b->ffn_kind == TFM_FFN_EXPERTS || !(b->bias & (TFM_BIAS_ROUTER | TFM_BIAS_SELECT | TFM_BIAS_EXPERTS)),
               "block %d: bias of a router or of experts, but ffn_kind is dense", i);
     if (b->ffn_kind == TFM_FFN_EXPERTS) {
@@ -2505,11 +2552,13 @@ static tfm_result tfm__check_shared(const tfm_config *c, tfm_error *err) {
         const int32_t own = b->rope_dims ? b->rope_dims : b->head_dim;
         if (b->rope_style && (b->rope_scaling == TFM_ROPE_FACTORS || b->rope_scaling == TFM_ROPE_LONG)) {
             if (!dims) dims = own;
-            TFM__NEED(own == dims, "block %d: rope_dims %d, but the factor vectors are made for %d", i, (int)own, (int)dims);
+            TFM__NEED(own == dims,
+                      "block %d: rope_dims %d, but the factor vectors are made for %d", i, (int)own, (int)dims);
         }
         if (b->alibi) {
             if (!heads) heads = b->n_heads;
-            TFM__NEED(b->n_heads == heads, "block %d: n_heads %d, but the slopes are made for %d", i, (int)b->n_heads, (int)heads);
+            TFM__NEED(b->n_heads == heads,
+                      "block %d: n_heads %d, but the slopes are made for %d", i, (int)b->n_heads, (int)heads);
         }
     }
     return TFM_OK;
@@ -2523,7 +2572,8 @@ TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err) {
     TFM__NEED(c->d_model >= 1 && c->d_model <= 1 << 20, "d_model %d is out of range", (int)c->d_model);
     TFM__NEED(c->n_vocab >= 1 && c->n_vocab <= 1 << 26, "n_vocab %d is out of range", (int)c->n_vocab);
     TFM__NEED(c->n_ctx >= 1, "n_ctx must be at least 1");
-    TFM__NEED(c->n_blocks >= 1 && c->n_blocks <= 255 && c->blocks, "n_blocks %d is out of range (1 to 255)", (int)c->n_blocks);
+    TFM__NEED(c->n_blocks >= 1 && c->n_blocks <= 255 && c->blocks,
+              "n_blocks %d is out of range (1 to 255)", (int)c->n_blocks);
     TFM__NEED(c->d_embed <= c->d_model, "d_embed %d exceeds d_model %d", (int)c->d_embed, (int)c->d_model);
     TFM__NEED(c->pos_offset <= 1 << 20, "pos_offset %d is out of range", (int)c->pos_offset);
     TFM__NEED(c->norm_eps >= 0, "norm_eps is negative");
@@ -2532,9 +2582,11 @@ TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err) {
     TFM__NEED(c->bos < c->n_vocab, "bos %d is out of range (n_vocab %d)", (int)c->bos, (int)c->n_vocab);
     TFM__NEED(c->n_eos >= 0 && c->n_eos <= 16, "n_eos %d is out of range (0 to 16)", (int)c->n_eos);
     for (int i = 0; i < c->n_eos; i++)
-        TFM__NEED(c->eos[i] >= 0 && c->eos[i] < c->n_vocab, "eos %d is out of range (n_vocab %d)", (int)c->eos[i], (int)c->n_vocab);
+        TFM__NEED(c->eos[i] >= 0 && c->eos[i] < c->n_vocab,
+                  "eos %d is out of range (n_vocab %d)", (int)c->eos[i], (int)c->n_vocab);
     for (int i = 0; c->layer_block && i < c->n_layers; i++)
-        TFM__NEED(c->layer_block[i] < c->n_blocks, "layer %d names block %d of %d", i, (int)c->layer_block[i], (int)c->n_blocks);
+        TFM__NEED(c->layer_block[i] < c->n_blocks,
+                  "layer %d names block %d of %d", i, (int)c->layer_block[i], (int)c->n_blocks);
     for (int i = 0; i < c->n_blocks; i++)
         if ((r = tfm__check_block(&c->blocks[i], i, err)) != TFM_OK) return r;
     return tfm__check_shared(c, err);
@@ -2543,12 +2595,14 @@ TFM_API tfm_result tfm_config_check(const tfm_config *c, tfm_error *err) {
 /* --- roles and shapes --- */
 
 enum { TFM__DIM_1, TFM__DIM_EMBED, TFM__DIM_SLOPES, TFM__DIM_ACT, TFM__DIM_MODEL, TFM__DIM_VOCAB, TFM__DIM_POS,
-       TFM__DIM_Q, TFM__DIM_KV, TFM__DIM_QNORM, TFM__DIM_KNORM, TFM__DIM_FF, TFM__DIM_ROPE, TFM__DIM_HEADS, TFM__DIM_EXPERTS, TFM__DIM_EXPERT };
-enum { TFM__IF_ALWAYS, TFM__IF_POS, TFM__IF_OUT_NORM, TFM__IF_OUT_NORM_B, TFM__IF_UNTIED, TFM__IF_HEAD_B, TFM__IF_FACTORS,
-       TFM__IF_LONG, TFM__IF_PRE, TFM__IF_PRE_B, TFM__IF_POST, TFM__IF_POST_B, TFM__IF_PRE_FFN, TFM__IF_PRE_FFN_B,
-       TFM__IF_QK_NORM, TFM__IF_QK_NORM_B, TFM__IF_GATED, TFM__IF_BIAS, TFM__IF_SLOPES, TFM__IF_PROJ, TFM__IF_EMBED_NORM,
-       TFM__IF_EMBED_NORM_B, TFM__IF_ACT, TFM__IF_SINKS, TFM__IF_DENSE, TFM__IF_DENSE_BIAS, TFM__IF_EXPERTS,
-       TFM__IF_EXPERTS_GATED, TFM__IF_EXPERTS_BIAS, TFM__IF_EXPERTS_GATE_BIAS, TFM__IF_SHARED_GATE };
+       TFM__DIM_Q, TFM__DIM_KV, TFM__DIM_QNORM, TFM__DIM_KNORM, TFM__DIM_FF, TFM__DIM_ROPE, TFM__DIM_HEADS,
+       TFM__DIM_EXPERTS, TFM__DIM_EXPERT };
+enum { TFM__IF_ALWAYS, TFM__IF_POS, TFM__IF_OUT_NORM, TFM__IF_OUT_NORM_B, TFM__IF_UNTIED, TFM__IF_HEAD_B,
+       TFM__IF_FACTORS, TFM__IF_LONG, TFM__IF_PRE, TFM__IF_PRE_B, TFM__IF_POST, TFM__IF_POST_B, TFM__IF_PRE_FFN,
+       TFM__IF_PRE_FFN_B, TFM__IF_QK_NORM, TFM__IF_QK_NORM_B, TFM__IF_GATED, TFM__IF_BIAS, TFM__IF_SLOPES,
+       TFM__IF_PROJ, TFM__IF_EMBED_NORM, TFM__IF_EMBED_NORM_B, TFM__IF_ACT, TFM__IF_SINKS, TFM__IF_DENSE,
+       TFM__IF_DENSE_BIAS, TFM__IF_EXPERTS, TFM__IF_EXPERTS_GATED, TFM__IF_EXPERTS_BIAS, TFM__IF_EXPERTS_GATE_BIAS,
+       TFM__IF_SHARED_GATE };
 
 /* role · name · rows · cols · condition · bias bit (for TFM__IF_BIAS) */
 typedef struct tfm__role_row { int32_t role; const char *name; uint8_t rows, cols, when; uint16_t bias; } tfm__role_row;
@@ -2601,7 +2655,8 @@ static const tfm__role_row tfm__roles[] = {
     {TFM_ROLE_EXPERT_GATE, "ffn_gate_exps.weight", TFM__DIM_EXPERT, TFM__DIM_MODEL, TFM__IF_EXPERTS_GATED, 0},
     {TFM_ROLE_EXPERT_UP, "ffn_up_exps.weight", TFM__DIM_EXPERT, TFM__DIM_MODEL, TFM__IF_EXPERTS, 0},
     {TFM_ROLE_EXPERT_DOWN, "ffn_down_exps.weight", TFM__DIM_MODEL, TFM__DIM_EXPERT, TFM__IF_EXPERTS, 0},
-    {TFM_ROLE_EXPERT_GATE_B, "ffn_gate_exps.bias", TFM__DIM_1, TFM__DIM_EXPERT, TFM__IF_EXPERTS_GATE_BIAS, TFM_BIAS_EXPERTS},
+    {TFM_ROLE_EXPERT_GATE_B, "ffn_gate_exps.bias", TFM__DIM_1, TFM__DIM_EXPERT, TFM__IF_EXPERTS_GATE_BIAS,
+     TFM_BIAS_EXPERTS},
     {TFM_ROLE_EXPERT_UP_B, "ffn_up_exps.bias", TFM__DIM_1, TFM__DIM_EXPERT, TFM__IF_EXPERTS_BIAS, TFM_BIAS_EXPERTS},
     {TFM_ROLE_EXPERT_DOWN_B, "ffn_down_exps.bias", TFM__DIM_1, TFM__DIM_MODEL, TFM__IF_EXPERTS_BIAS, TFM_BIAS_EXPERTS},
 };
@@ -2622,7 +2677,8 @@ static int32_t tfm__rope_dims(const tfm_block *b) { return b->rope_dims ? b->rop
 static const tfm_block *tfm__factor_block(const tfm_config *c, int only_long) {
     for (int i = 0; i < c->n_blocks; i++) {
         const tfm_block *b = &c->blocks[i];
-        if (b->rope_style && (b->rope_scaling == TFM_ROPE_LONG || (!only_long && b->rope_scaling == TFM_ROPE_FACTORS))) return b;
+        if (!b->rope_style) continue;
+        if (b->rope_scaling == TFM_ROPE_LONG || (!only_long && b->rope_scaling == TFM_ROPE_FACTORS)) return b;
     }
     return NULL;
 }
@@ -2699,7 +2755,8 @@ static int64_t tfm__role_dim(const tfm_config *c, const tfm_block *b, int dim) {
     }
 }
 
-TFM_API int tfm_role_shape(const tfm_config *c, int32_t layer, int32_t role, int64_t *rows, int64_t *cols, int *optional) {
+TFM_API int tfm_role_shape(const tfm_config *c, int32_t layer, int32_t role, int64_t *rows, int64_t *cols,
+                           int *optional) {
     const tfm__role_row *r = tfm__role_find(role);
     const int global = role < TFM_ROLE_ATTN_NORM;
     if (!r || global != (layer < 0) || layer >= c->n_layers) return 0;
@@ -2822,7 +2879,8 @@ static tfm_result tfm__read_field(void *base, const tfm_field *fields, int n, co
         const tfm_field *f = &fields[i];
         if (f->key != r->key) continue;
         if (r->kind != f->kind || r->bytes != (size_t)f->count * 4)
-            return tfm__fail(err, TFM_ERR_FORMAT, "description: %s has kind %d and %l bytes", f->name, r->kind, (int64_t)r->bytes);
+            return tfm__fail(err, TFM_ERR_FORMAT, "description: %s has kind %d and %l bytes", f->name,
+                             r->kind, (int64_t)r->bytes);
         for (uint32_t k = 0; k < f->count; k++) {
             const uint32_t word = tfm__le32(r->data + 4 * k);
             memcpy((char *)base + f->offset + 4 * k, &word, 4);
@@ -2834,8 +2892,8 @@ static tfm_result tfm__read_field(void *base, const tfm_field *fields, int n, co
 
 /* Decodes the records into c, blocks (room for n_blocks) and layer_block (room for n_layers); with blocks NULL it only
    reads the global fields and counts the blocks. Keys ascend, so none comes twice and n_layers cannot change later. */
-static tfm_result tfm__config_decode(const uint8_t *data, size_t size, tfm_config *c, tfm_block *blocks, uint8_t *layer_block,
-                                     tfm_error *err) {
+static tfm_result tfm__config_decode(const uint8_t *data, size_t size, tfm_config *c, tfm_block *blocks,
+                                     uint8_t *layer_block, tfm_error *err) {
     tfm__cursor cur = {data, size, 0, 0};
     tfm__record rec;
     tfm_block ignored;
@@ -2845,10 +2903,12 @@ static tfm_result tfm__config_decode(const uint8_t *data, size_t size, tfm_confi
     c->size = sizeof *c;
     while (cur.pos < cur.size) {
         const size_t at = cur.pos;
-        if (!tfm__next_record(&cur, &rec)) return tfm__fail(err, TFM_ERR_FORMAT, "description: record at %l is cut off", (int64_t)at);
+        if (!tfm__next_record(&cur, &rec))
+            return tfm__fail(err, TFM_ERR_FORMAT, "description: record at %l is cut off", (int64_t)at);
         tfm_result r = TFM_OK;
         if (rec.key == TFM_KEY_BLOCK) {
-            TFM__NEED(!rec.bytes && n_blocks < 255, "description: block record with a payload, or more than 255 blocks");
+            TFM__NEED(!rec.bytes && n_blocks < 255,
+                      "description: block record with a payload, or more than 255 blocks");
             n_blocks++;
             last_key = 0;
             continue;
@@ -2868,7 +2928,8 @@ static tfm_result tfm__config_decode(const uint8_t *data, size_t size, tfm_confi
         TFM__NEED(rec.key > last_key, "description: key %d comes after key %d", rec.key, last_key);
         last_key = rec.key;
         if (!n_blocks) r = tfm__read_field(c, tfm__config_fields, TFM__COUNT(tfm__config_fields), &rec, err);
-        else r = tfm__read_field(blocks ? &blocks[n_blocks - 1] : &ignored, tfm__block_fields, TFM__COUNT(tfm__block_fields), &rec, err);
+        else r = tfm__read_field(blocks ? &blocks[n_blocks - 1] : &ignored, tfm__block_fields,
+                                 TFM__COUNT(tfm__block_fields), &rec, err);
         if (r) return r;
     }
     c->n_blocks = n_blocks;
@@ -2936,8 +2997,8 @@ typedef struct tfm__section { const uint8_t *data; size_t size; uint64_t hash; }
 typedef struct tfm__file { const uint8_t *data; size_t size; tfm__section section[TFM__KNOWN_SECTIONS]; } tfm__file;
 
 static const char *tfm__section_name(uint32_t id) {
-    static const char *const names[TFM__KNOWN_SECTIONS] = {"?", "description", "directory", "tokenizer", "chat", "provenance",
-                                                           "self-test", "data"};
+    static const char *const names[TFM__KNOWN_SECTIONS] = {"?", "description", "directory", "tokenizer", "chat",
+                                                           "provenance", "self-test", "data"};
     return id < TFM__KNOWN_SECTIONS ? names[id] : "?";
 }
 
@@ -2952,7 +3013,8 @@ static tfm_result tfm__read_section(tfm__file *f, tfm__cursor *c, size_t table_e
             return tfm__fail(err, TFM_ERR_UNSUPPORTED, "section %d is unknown to this version and required", (int)id);
         return TFM_OK;
     }
-    if (flags & ~1u) return tfm__fail(err, TFM_ERR_UNSUPPORTED, "section %s has the unknown flags %l", name, (int64_t)flags);
+    if (flags & ~1u)
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "section %s has the unknown flags %l", name, (int64_t)flags);
     tfm__section *s = &f->section[id];
     TFM__NEED(!s->data, "section %s appears twice", name);
     s->data = f->data + (size_t)offset;
@@ -2972,7 +3034,8 @@ static tfm_result tfm__file_parse(tfm__file *f, const void *data, size_t size, t
     TFM__NEED(tfm__le32(f->data) == TFM_FILE_MAGIC, "not a .tfm file (wrong magic number)");
     const uint32_t version = tfm__le32(f->data + 4), n = tfm__le32(f->data + 16);
     if (version < TFM_FILE_VERSION)
-        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "file version %l is older than the first fixed one: convert the model again",
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED,
+                         "file version %l is older than the first fixed one: convert the model again",
                          (int64_t)version);
     if (version > TFM_FILE_VERSION)
         return tfm__fail(err, TFM_ERR_UNSUPPORTED, "file version %l is newer than this header, which reads version %d",
@@ -3019,9 +3082,11 @@ static tfm_result tfm__file_entry(const tfm__file *f, size_t i, tfm_weight *w, u
     *hash = tfm__le64(p + 56);
     tfm_weight_name(w->stack, w->layer, w->role, w->expert, name, sizeof name);
     if (tfm__le32(p + 20))
-        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "tensor %s has the unknown flags %l", name, (int64_t)tfm__le32(p + 20));
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "tensor %s has the unknown flags %l", name,
+                         (int64_t)tfm__le32(p + 20));
     if (tfm__missing_type(w->t.type))
-        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "tensor %s: this build lacks the type %s", name, tfm__missing_type(w->t.type));
+        return tfm__fail(err, TFM_ERR_UNSUPPORTED, "tensor %s: this build lacks the type %s", name,
+                         tfm__missing_type(w->t.type));
     TFM__NEED(need && need == bytes, "tensor %s: type %d, layout %d, dims %l x %l and %l bytes do not go together",
               name, (int)w->t.type, (int)w->t.layout, w->t.rows, w->t.cols, (int64_t)bytes);
     TFM__NEED(offset % 64 == 0, "tensor %s: offset %l is not aligned to 64", name, (int64_t)offset);
@@ -3157,10 +3222,11 @@ static tfm_result tfm__check_weight(tfm_model *m, int64_t i, tfm_error *err) {
         TFM__NEED(b->type == TFM_F32 && b->layout == TFM_ROWS, "tensor %s is a vector and must be F32", name);
     if (b->role == TFM_ROLE_ROUTER)
         TFM__NEED(tfm_type_get(b->type)->block == 1, "tensor %s is a router and must be of a float type", name);
-    TFM__NEED(!experts || (b->expert >= 0 && b->expert < experts), "tensor %s: the layer has %d experts", name, (int)experts);
+    TFM__NEED(!experts || (b->expert >= 0 && b->expert < experts),
+              "tensor %s: the layer has %d experts", name, (int)experts);
     if (experts && b->expert > 0) {
-        TFM__NEED(tfm__is_expert(m, i - 1, b->layer, b->role, b->expert - 1), "tensor %s does not follow expert %d", name,
-                  (int)(b->expert - 1));
+        TFM__NEED(tfm__is_expert(m, i - 1, b->layer, b->role, b->expert - 1),
+                  "tensor %s does not follow expert %d", name, (int)(b->expert - 1));
         return TFM_OK;
     }
     int32_t *slot = tfm__index(m, b->layer, b->role);
@@ -3255,7 +3321,8 @@ TFM_API tfm_result tfm_model_size(const void *file, size_t bytes, size_t *need, 
 /* The same place in the private copy, if there is one. Entries may share bytes: each is made from the file's. */
 static void tfm__own_weight(const tfm_model *m, tfm_tensor *t) {
     if (!m->data.p) return;
-    uint8_t *own = (uint8_t *)(uintptr_t)m->data.p + ((const uint8_t *)t->data - m->file.f.section[TFM_SECTION_DATA].data);
+    const uint8_t *data = m->file.f.section[TFM_SECTION_DATA].data;
+    uint8_t *own = (uint8_t *)(uintptr_t)m->data.p + ((const uint8_t *)t->data - data);
     tfm_file_order(t, own);
     t->data = own;
 }
@@ -3400,7 +3467,8 @@ TFM_API tfm_result tfm_model_from_weights(const tfm_config *c, const tfm_weight 
         const tfm_tensor *t = &w[i].t;
         tfm_weight_name(w[i].stack, w[i].layer, w[i].role, w[i].expert, name, sizeof name);
         if (tfm__missing_type(t->type))
-            r = tfm__fail(err, TFM_ERR_UNSUPPORTED, "tensor %s: this build lacks the type %s", name, tfm__missing_type(t->type));
+            r = tfm__fail(err, TFM_ERR_UNSUPPORTED, "tensor %s: this build lacks the type %s", name,
+                          tfm__missing_type(t->type));
         else if (!t->data || !tfm_tensor_bytes(t->type, t->layout, t->rows, t->cols))
             r = tfm__fail(err, TFM_ERR_ARG,
                           "tensor %s: no data, or type %d, layout %d and dims %l x %l do not go together", name,
@@ -3720,7 +3788,9 @@ struct tfm_session {
 #define TFM__SESSION_MAGIC 0x6e6f697373657366ull
 enum { TFM__SESSION_VERSION = 1 }; /* of the bytes of a session: one more whenever they mean something else */
 
-static float *tfm__floats(const tfm_session *s, uint64_t offset) { return (float *)(void *)((uint8_t *)(uintptr_t)s + (size_t)offset); }
+static float *tfm__floats(const tfm_session *s, uint64_t offset) {
+    return (float *)(void *)((uint8_t *)(uintptr_t)s + (size_t)offset);
+}
 static const tfm_model *tfm__model_of(const tfm_session *s) { return (const tfm_model *)s->model.p; }
 static const tfm_kernels *tfm__kernels_of(const tfm_session *s) { return (const tfm_kernels *)s->kernels.p; }
 
@@ -3799,7 +3869,8 @@ static tfm_result tfm__make_plan(const tfm_model *m, const tfm_session_config *c
         if (b->rope_style) p->half = (int32_t)tfm__max((size_t)p->half, (size_t)tfm__rope_dims(b) / 2);
     }
     if (p->picks && (size_t)p->n_batch > INT32_MAX / p->picks)
-        return tfm__fail(err, TFM_ERR_ARG, "n_batch %d is too large for %d experts a token", (int)p->n_batch, (int)p->picks);
+        return tfm__fail(err, TFM_ERR_ARG, "n_batch %d is too large for %d experts a token",
+                         (int)p->n_batch, (int)p->picks);
     return TFM_OK;
 }
 
@@ -3827,7 +3898,8 @@ static void tfm__session_carve(tfm__arena *a, const tfm_model *m, const tfm__pla
         !tfm__mul(expert_rows, p->width_experts, &experts_work) || !tfm__mul(n, 3 * p->picks, &routes) ||
         !tfm__add(routes, p->experts + 1, &routes)) a->overflow = 1;
 #define TFM__PART(field, items, size) do { at->field = a->used; tfm__carve(a, items, size); } while (0)
-#define TFM__ROWS(field, rows, width) do { if (!tfm__mul(rows, width, &count)) a->overflow = 1; TFM__PART(field, count, 4); } while (0)
+#define TFM__ROWS(field, rows, width) \
+    do { if (!tfm__mul(rows, width, &count)) a->overflow = 1; TFM__PART(field, count, 4); } while (0)
     tfm__carve(a, 1, sizeof(tfm_session));
     TFM__PART(cache, (size_t)c->n_layers, sizeof(tfm__cache));
     TFM__ROWS(inv_freq, blocks, half);
@@ -3893,7 +3965,8 @@ TFM_API tfm_result tfm_session_kv_bytes(const tfm_model *m, const tfm_session_co
     *bytes = 0;
     for (int i = 0; i < m->config.c.n_layers; i++) {
         const tfm_block *b = tfm__layer(&m->config.c, i);
-        *bytes += 2 * (size_t)tfm__cache_length(b, &p) * tfm__kv_row_bytes(p.kv_type, (size_t)b->n_kv_heads * (size_t)b->head_dim);
+        *bytes += 2 * (size_t)tfm__cache_length(b, &p) *
+                  tfm__kv_row_bytes(p.kv_type, (size_t)b->n_kv_heads * (size_t)b->head_dim);
     }
     return TFM_OK;
 }
@@ -3942,7 +4015,8 @@ static tfm_result tfm__session_ropes(tfm_session *s, const tfm_model *m, tfm_err
         p.no_truncate = b->rope_no_truncate;
         p.factors = (const float *)tfm_model_tensor(m, -1, TFM_ROLE_ROPE_FACTORS).data;
         p.factors_long = (const float *)tfm_model_tensor(m, -1, TFM_ROLE_ROPE_FACTORS_LONG).data;
-        float *inv_freq = tfm__floats(s, s->at.inv_freq) + (size_t)i * (size_t)s->half, *mscale = tfm__floats(s, s->at.mscale) + i;
+        float *inv_freq = tfm__floats(s, s->at.inv_freq) + (size_t)i * (size_t)s->half;
+        float *mscale = tfm__floats(s, s->at.mscale) + i;
         tfm_rope_freqs(&p, s->rope_len, inv_freq, mscale);
         if (!tfm__all_finite(inv_freq, p.dims / 2) || !tfm__all_finite(mscale, 1))
             return tfm__fail(err, TFM_ERR_FORMAT, "block %d: its RoPE frequencies are not finite", i);
@@ -4030,7 +4104,8 @@ static int tfm__session_plausible(const tfm_session *s, const tfm_model *m) {
     for (int i = 0; i < m->config.c.n_layers; i++) {
         const tfm_block *b = tfm__layer(&m->config.c, i);
         const tfm__cache *c = (const tfm__cache *)(const void *)((const uint8_t *)s + at.cache) + i;
-        const uint64_t bytes = (uint64_t)tfm__cache_length(b, &p) * tfm__kv_row_bytes(p.kv_type, (size_t)b->n_kv_heads * (size_t)b->head_dim);
+        const uint64_t bytes = (uint64_t)tfm__cache_length(b, &p) *
+                               tfm__kv_row_bytes(p.kv_type, (size_t)b->n_kv_heads * (size_t)b->head_dim);
         if (c->k != k || c->v != k + bytes || c->length != tfm__cache_length(b, &p)) return 0;
         k += 2 * bytes;
     }
@@ -4040,7 +4115,8 @@ static int tfm__session_plausible(const tfm_session *s, const tfm_model *m) {
 
 /* Whether bytes that begin with this head are a session of this model. */
 static tfm_result tfm__check_session(const tfm_session *s, size_t bytes, const tfm_model *m, tfm_error *err) {
-    TFM__NEED(s->magic == TFM__SESSION_MAGIC && s->at.bytes == bytes, "session: these bytes hold none of %l bytes", (int64_t)bytes);
+    TFM__NEED(s->magic == TFM__SESSION_MAGIC && s->at.bytes == bytes,
+              "session: these bytes hold none of %l bytes", (int64_t)bytes);
     if (s->version != TFM__SESSION_VERSION)
         return tfm__fail(err, TFM_ERR_UNSUPPORTED, "session: version %d, this header reads version %d", (int)s->version,
                          (int)TFM__SESSION_VERSION);
@@ -4070,7 +4146,8 @@ TFM_API tfm_result tfm_session_restore(tfm_session *s, const void *saved, size_t
               from.kv_type == s->kv_type && from.q8 == s->q8 && from.want == s->want && from.rope_len == s->rope_len,
               "session: its context, batch, kv, act, want or rope_len is not that of the session it is to go into");
     TFM__NEED(from.length >= 0 && from.length <= from.high && from.high <= from.n_ctx && from.rows >= 0 &&
-              from.rows <= from.n_batch && (from.rows <= 1 || s->want != TFM_WANT_LAST), "session: its length is damaged");
+              from.rows <= from.n_batch && (from.rows <= 1 || s->want != TFM_WANT_LAST),
+              "session: its length is damaged");
     s->length = from.length;
     s->high = from.high;
     s->rows = from.rows;
@@ -4138,7 +4215,7 @@ TFM_API const float *tfm_logits(const tfm_session *s, int64_t i) {
 }
 
 /* ====================================================================================================================
-   [B9] FORWARD: one step a function, each reads its part of the description. tfm__pass is a chunk of n tokens under way.
+   [B9] FORWARD: one step a function, each reads its part of the description. tfm__pass: a chunk of n tokens under way.
    ================================================================================================================= */
 
 typedef struct tfm__pass {
@@ -4148,7 +4225,7 @@ typedef struct tfm__pass {
     const tfm_kernels *k;
     tfm__workers w;
     int64_t n, pos;            /* tokens of this chunk; position of the first */
-    int64_t unwanted;          /* of those, the first: once their keys and values are stored, nobody wants more of them */
+    int64_t unwanted;          /* the first of those: once keys and values are stored, nobody wants more of them */
     const float *q8_of;        /* rows that were quantised as they were written, for the next matmul; NULL: none */
     const tfm_block *b;        /* the layer under way */
     int32_t layer;
@@ -4158,7 +4235,9 @@ static tfm_tensor tfm__weight_of(const tfm__pass *p, int32_t role) {
     return tfm_model_tensor(p->m, role < TFM_ROLE_ATTN_NORM ? -1 : p->layer, role);
 }
 
-static const float *tfm__vector_of(const tfm__pass *p, int32_t role) { return (const float *)tfm__weight_of(p, role).data; }
+static const float *tfm__vector_of(const tfm__pass *p, int32_t role) {
+    return (const float *)tfm__weight_of(p, role).data;
+}
 
 static void tfm__trace(const tfm__pass *p, const char *name, const float *data, int64_t cols) {
     if (p->s->trace.fn) p->s->trace.fn((void *)(uintptr_t)p->s->trace_user.p, name, p->layer, data, p->n, cols);
@@ -4196,8 +4275,8 @@ static tfm__q8_job tfm__q8_rows(const tfm__pass *p, const float *x, int64_t cols
     return j;
 }
 
-/* For those who write x, which the weight of `role` will read: out is NULL where that wants float32. Else a row is to be
-   quantised as soon as it is whole, while it is near. */
+/* For those who write x, which the weight of `role` will read: out is NULL where that wants float32. Else a row is to
+   be quantised as soon as it is whole, while it is near. */
 static tfm__q8_job tfm__q8_ahead(tfm__pass *p, const float *x, int64_t cols, int32_t role) {
     const tfm_tensor w = tfm__weight_of(p, role);
     tfm__q8_job j = tfm__q8_rows(p, x, cols);
@@ -4237,7 +4316,7 @@ static void tfm__norm_rows(void *ctx, int64_t first, int64_t last) {
     }
 }
 
-/* out = norm(x) with the block's norm and the weights of two roles. reader: the role of the weight that reads it, or 0. */
+/* out = norm(x) with the block's norm and the weights of two roles. reader: role of the weight that reads it, or 0. */
 static void tfm__block_norm(tfm__pass *p, float *out, const float *x, int32_t role_w, int32_t role_b,
                             int32_t reader) {
     tfm__norm_job j;
@@ -4358,7 +4437,8 @@ static void tfm__clamp(float *x, float most, int64_t n) {
 
 /* The factor on the query at a position: grows with the logarithm of how often the trained context fits before it. */
 static float tfm__temperature(const tfm_block *b, int64_t pos) {
-    return 1.0f + b->temperature * tfm__log1p(tfm__count(tfm__quotient(pos + b->temperature_offset, b->temperature_ctx)));
+    const int64_t times = tfm__quotient(pos + b->temperature_offset, b->temperature_ctx);
+    return 1.0f + b->temperature * tfm__log1p(tfm__count(times));
 }
 
 /* The same where it grows with the logarithm of the position itself. */
@@ -4486,7 +4566,8 @@ static void tfm__attend(tfm__pass *p, float *y, const float *x) {
     job.a.out = mixed;
     job.a.q = q;
     /* The heads that share keys stay together, unless there are too few of them for all threads. */
-    const int64_t items = p->n * b->n_heads, group = b->n_heads / b->n_kv_heads, share = (items - 1) / p->w.n_threads + 1;
+    const int64_t items = p->n * b->n_heads, group = b->n_heads / b->n_kv_heads;
+    const int64_t share = (items - 1) / p->w.n_threads + 1;
     job.each = share < 4 * group ? share : group;
     tfm__for(&p->w, (items - 1) / job.each + 1, 4 * seen * b->head_dim * job.each, tfm__attention_part, &job);
     tfm__trace(p, "attn", mixed, qw);
@@ -4541,8 +4622,8 @@ static void tfm__act_rows(void *ctx, int64_t first, int64_t last) {
     }
 }
 
-/* n rows of up, and of gate if there are gates, become act(gate) * up or act(up); returns where that stands. reader: the
-   role of the weight that reads it. */
+/* n rows of up, and of gate if there are gates, become act(gate) * up or act(up); returns where that stands. reader:
+   the role of the weight that reads it. */
 static const float *tfm__act(tfm__pass *p, float *up, float *gate, int64_t n, int64_t width, int32_t reader) {
     const tfm_block *b = p->b;
     tfm__act_job act;
@@ -4597,7 +4678,7 @@ static tfm__routes tfm__routes_of(const tfm__pass *p) {
     return r;
 }
 
-/* The k largest of n values, the largest first, equal ones by their index; whatever the values are: k different ones. */
+/* The k largest of n values, the largest first, equal ones by index; whatever the values are: k different ones. */
 static void tfm__top(int32_t *pick, const float *v, int32_t n, int32_t k) {
     for (int32_t j = 0; j < n; j++) {
         int32_t at = j < k ? j : k;
@@ -4636,7 +4717,8 @@ static float tfm__p_norm(const float *w, int32_t n, float p) {
 }
 
 /* The weights of the experts picked. score [n_experts] */
-static void tfm__weigh_picks(const tfm_block *b, const tfm_kernels *k, float *w, const int32_t *pick, const float *score) {
+static void tfm__weigh_picks(const tfm_block *b, const tfm_kernels *k, float *w, const int32_t *pick,
+                             const float *score) {
     const int32_t n = b->n_experts_used;
     for (int32_t i = 0; i < n; i++) w[i] = score[pick[i]];
     if (b->router_weight == TFM_WEIGH_SOFTMAX) k->softmax(w, n);
@@ -4650,7 +4732,8 @@ static void tfm__weigh_picks(const tfm_block *b, const tfm_kernels *k, float *w,
 }
 
 /* See TFM_PICK_SPARSE_MIXER. s [n_experts]: the logits; left [n_experts]: room. */
-static void tfm__sparse_mixer(const tfm_block *b, const tfm_kernels *k, float *w, int32_t *pick, const float *s, float *left) {
+static void tfm__sparse_mixer(const tfm_block *b, const tfm_kernels *k, float *w, int32_t *pick,
+                              const float *s, float *left) {
     const int32_t n = b->n_experts;
     const float most = 2 * b->router_jitter;
     uint8_t taken[TFM__MAX_EXPERTS] = {0};
@@ -4669,7 +4752,8 @@ static void tfm__sparse_mixer(const tfm_block *b, const tfm_kernels *k, float *w
     }
 }
 
-typedef struct tfm__route_job { const tfm__pass *p; float *score, *rank; } tfm__route_job; /* [n][n_experts]; score: logits */
+/* Both are [n][n_experts]; score: logits. */
+typedef struct tfm__route_job { const tfm__pass *p; float *score, *rank; } tfm__route_job;
 
 static void tfm__route_rows(void *ctx, int64_t first, int64_t last) {
     const tfm__route_job *j = (const tfm__route_job *)ctx;
@@ -4795,7 +4879,8 @@ static void tfm__experts_part(void *ctx, int64_t first, int64_t last) {
         if (!rows || at >= last || at + rows * all <= first) continue;
         const int64_t s0 = tfm__strips_before(first - at, rows, all), s1 = tfm__strips_before(last - at, rows, all);
         for (int i = 0; i < j->count; i++) {
-            const int64_t a = s0 > i * strips ? s0 - i * strips : 0, b = s1 < (i + 1) * strips ? s1 - i * strips : strips;
+            const int64_t a = s0 > i * strips ? s0 - i * strips : 0;
+            const int64_t b = s1 < (i + 1) * strips ? s1 - i * strips : strips;
             if (a < b) tfm__expert_strips(j, e, i, a, b);
         }
     }
@@ -4903,7 +4988,13 @@ static void tfm__feed_forward(tfm__pass *p, float *y, const float *x) {
 
 /* --- the block --- */
 
-typedef struct tfm__add_job { const tfm_kernels *k; float *x; const float *y; float scale; int64_t width; } tfm__add_job;
+typedef struct tfm__add_job {
+    const tfm_kernels *k;
+    float *x;
+    const float *y;
+    float scale;
+    int64_t width;
+} tfm__add_job;
 
 static void tfm__add_rows(void *ctx, int64_t first, int64_t last) {
     const tfm__add_job *j = (const tfm__add_job *)ctx;
@@ -4995,7 +5086,13 @@ static void tfm__model_norm(const tfm__pass *p, float *out, const float *x, int6
     tfm__for(&p->w, n, 4 * (int64_t)j.width, tfm__norm_rows, &j);
 }
 
-typedef struct tfm__embed_job { const tfm__pass *p; const int32_t *ids; tfm_tensor w; float scale; float *x; } tfm__embed_job;
+typedef struct tfm__embed_job {
+    const tfm__pass *p;
+    const int32_t *ids;
+    tfm_tensor w;
+    float scale;
+    float *x;
+} tfm__embed_job;
 
 static void tfm__embed_rows(void *ctx, int64_t first, int64_t last) {
     const tfm__embed_job *j = (const tfm__embed_job *)ctx;
@@ -5048,14 +5145,15 @@ static void tfm__rope_tables(void *ctx, int64_t first, int64_t last) {
         if (!b->rope_style) continue;
         for (int64_t t = first; t < last; t++) {
             const size_t at = ((size_t)i * (size_t)s->n_batch + (size_t)t) * half;
-            p->k->rope_angles(tfm__floats(s, s->at.cos) + at, tfm__floats(s, s->at.sin) + at, inv_freq, mscale, p->pos + t,
-                              tfm__rope_dims(b) / 2);
+            p->k->rope_angles(tfm__floats(s, s->at.cos) + at, tfm__floats(s, s->at.sin) + at, inv_freq, mscale,
+                              p->pos + t, tfm__rope_dims(b) / 2);
         }
     }
 }
 
 /* A result that is wanted must be finite. */
-static tfm_result tfm__check_rows(const tfm__pass *p, const float *out, int64_t width, int64_t first, int64_t rows, tfm_error *err) {
+static tfm_result tfm__check_rows(const tfm__pass *p, const float *out, int64_t width, int64_t first,
+                                  int64_t rows, tfm_error *err) {
     for (int64_t t = 0; t < rows; t++) {
         if (tfm__all_finite(out + t * width, width)) continue;
         p->s->rows = 0;
@@ -5071,7 +5169,8 @@ static tfm_result tfm__head(tfm__pass *p, int64_t first, int64_t rows, tfm_error
     float *hidden = tfm__floats(s, s->at.hidden), *y = tfm__floats(s, s->at.y);
     p->layer = -1;
     p->n = rows;
-    tfm__model_norm(p, hidden, tfm__floats(s, s->at.x) + first * c->d_model, rows, TFM_ROLE_OUT_NORM, TFM_ROLE_OUT_NORM_B);
+    tfm__model_norm(p, hidden, tfm__floats(s, s->at.x) + first * c->d_model, rows,
+                    TFM_ROLE_OUT_NORM, TFM_ROLE_OUT_NORM_B);
     tfm__trace(p, "final_norm", hidden, c->d_model);
     s->rows = rows;
     if (s->want == TFM_WANT_HIDDEN) return tfm__check_rows(p, hidden, c->d_model, first, rows, err);
@@ -5101,7 +5200,8 @@ static int tfm__cancelled(const tfm_session *s, int64_t done, int64_t total) {
 }
 
 /* One chunk of at most n_batch tokens; `last` = it ends the call. done, total: layers, for the progress callback. */
-static tfm_result tfm__eval_chunk(tfm_session *s, const int32_t *ids, int64_t n, int last, int64_t done, int64_t total, tfm_error *err) {
+static tfm_result tfm__eval_chunk(tfm_session *s, const int32_t *ids, int64_t n, int last, int64_t done,
+                                  int64_t total, tfm_error *err) {
     tfm__pass p;
     p.s = s;
     p.m = tfm__model_of(s);
@@ -5143,12 +5243,15 @@ TFM_API tfm_result tfm_eval(tfm_session *s, const int32_t *ids, int64_t n, tfm_e
     if (n < 0) return tfm__fail(err, TFM_ERR_ARG, "n %l must not be negative", n);
     if (n && !ids) return tfm__fail(err, TFM_ERR_ARG, "ids is NULL");
     if (n > s->n_ctx - s->length)
-        return tfm__fail(err, TFM_ERR_CONTEXT, "%l tokens do not fit: the context has %d positions, %l are used", n, (int)s->n_ctx, s->length);
+        return tfm__fail(err, TFM_ERR_CONTEXT, "%l tokens do not fit: the context has %d positions, %l are used",
+                         n, (int)s->n_ctx, s->length);
     if ((s->want == TFM_WANT_ALL || s->want == TFM_WANT_HIDDEN) && n > s->n_batch)
-        return tfm__fail(err, TFM_ERR_ARG, "%l tokens at once: n_batch is %d and each one's result is wanted", n, (int)s->n_batch);
+        return tfm__fail(err, TFM_ERR_ARG, "%l tokens at once: n_batch is %d and each one's result is wanted", n,
+                         (int)s->n_batch);
     for (int64_t i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= c->n_vocab)
-            return tfm__fail(err, TFM_ERR_ARG, "token id %d is out of range (the embedding has %d rows)", (int)ids[i], (int)c->n_vocab);
+            return tfm__fail(err, TFM_ERR_ARG, "token id %d is out of range (the embedding has %d rows)",
+                             (int)ids[i], (int)c->n_vocab);
     if (!n) return TFM_OK;
     s->rows = 0;
     const int64_t chunks = tfm__quotient(n + s->n_batch - 1, s->n_batch), total = chunks * c->n_layers;
@@ -5173,8 +5276,8 @@ TFM_API tfm_result tfm_eval(tfm_session *s, const int32_t *ids, int64_t n, tfm_e
      length) in STRINGS: what stands before the pieces inside a word, and after its last one | STRIP decoding: how many
      characters are taken away from the start of the text, << 8 from the end, << 16 the character (ASCII) | UNK_SCORE
      Unigram: float64 in two words, low one first, the score of a character without a piece
-   FLAGS: BYTE_LEVEL symbols are bytes, else characters | BYTE_FALLBACK a character without a piece is spelled in bytes |
-     FUSE_UNK several in a row make one UNK | DROP_UNKNOWN without UNK it is dropped before merging, else after |
+   FLAGS: BYTE_LEVEL symbols are bytes, else characters | BYTE_FALLBACK a character without a piece is spelled in bytes
+     | FUSE_UNK several in a row make one UNK | DROP_UNKNOWN without UNK it is dropped before merging, else after |
      FLOAT_PATHS Unigram: sums of scores are rounded to float32 |
      WHOLE_WORDS see PIECE_WHOLE | LONGEST of added tokens that overlap the longest wins, and control tokens count only
      if they are wanted (else: the first wins, the longest there, and an unwanted one still covers its place)
@@ -5185,7 +5288,8 @@ TFM_API tfm_result tfm_eval(tfm_session *s, const int32_t *ids, int64_t n, tfm_e
    and then for each table its byte offset in the section and its number of entries:
      ENDS         N_IDS + 1    piece i is BYTES[ENDS[i] .. ENDS[i+1])
      BYTES        bytes        what the pieces look like to the model; where spaces and bytes are written as other
-                               characters in the vocabulary and both sides exchange them, the text keeps them as they are
+                               characters in the vocabulary and both sides exchange them, the text keeps them as they
+                               are
      PIECE_FLAGS  bytes        TFM_TOKEN_... | PIECE_WHOLE: a word that equals the piece is the piece |
                                PIECE_LITERAL: its spaces were spaces in the vocabulary |
                                PIECE_SPACE: a space is printed before the next token
@@ -5204,11 +5308,12 @@ TFM_API tfm_result tfm_eval(tfm_session *s, const int32_t *ids, int64_t n, tfm_e
      OPS          6 words      kind and operands; the first N_NORM are the normaliser, the others the pre-tokenizer:
                                NFC, NFD | REPLACE (pattern offset, length | length << 16 of the content, its offset) |
                                REWRITE (first instruction, content offset, length, choice points): every match |
-                               PREPEND (offset, length, when) | SQUEEZE (1: U+2581 at the end too): no spaces at the ends, one between |
+                               PREPEND (offset, length, when) |
+                               SQUEEZE (1: U+2581 at the end too): no spaces at the ends, one between |
                                TRIM (1 start + 2 end): white space | MAP (first row, rows) |
-                               CHARSMAP (offset, bytes, first row, rows): a precompiled map, see tfm__charsmap; with rows of
-                               groups applied to clusters of less than 6 bytes as a whole by its shortest key, else to
-                               characters; without rows the longest key at each place |
+                               CHARSMAP (offset, bytes, first row, rows): a precompiled map, see tfm__charsmap; with
+                               rows of groups applied to clusters of less than 6 bytes as a whole by its shortest key,
+                               else to characters; without rows the longest key at each place |
                                BYTE_CHARS each byte as the character byte-level vocabularies have for it |
                                SPLIT (first instruction, behaviour, choice points) | CHUNKS (characters each) |
                                GROUPS (first row, rows): a cut wherever the group changes; 0 changes nothing, and is
@@ -5237,7 +5342,8 @@ typedef union tfm__bytes { const uint8_t *p; uint64_t room; } tfm__bytes; /* 8 b
 
 struct tfm_tokenizer {
     tfm__bytes base;
-    uint32_t flags, model, n_ids, unk, max_piece, max_added, max_text, grow_mul, grow_add, word_class, n_norm, word_limit;
+    uint32_t flags, model, n_ids, unk, max_piece, max_added, max_text, grow_mul, grow_add;
+    uint32_t word_class, n_norm, word_limit;
     uint32_t inner, n_inner, final, n_final; /* in STRINGS */
     uint32_t loops;                          /* some expression has LOOP */
     uint32_t strip_start, strip_end, strip_char;
@@ -6229,8 +6335,8 @@ static uint32_t tfm__re_one(tfm__re *r, uint32_t class_index, uint32_t at) {
 
 static uint32_t tfm__re_attempt(tfm__re *r, uint32_t pc, uint32_t at, uint32_t *patience, int slow, int depth);
 
-/* The body of a look-around or an atomic group on its own; the attempt around it has `top` choices on the stack. Its end,
-   or NONE. */
+/* The body of a look-around or an atomic group on its own; the attempt around it has `top` choices on the stack. Its
+   end, or NONE. */
 static uint32_t tfm__re_body(tfm__re *r, uint32_t pc, uint32_t at, uint32_t top, int depth) {
     uint32_t end, patience = TFM__NONE; /* the steps end it */
     if (depth == TFM_RE_MAX_BODIES || !tfm__tok_spend(r->steps, 1)) return TFM__NONE;
@@ -6387,8 +6493,8 @@ static uint32_t tfm__re_next(tfm__re *r, uint32_t pc, uint32_t *at, uint32_t las
 
 /* ---- encoding ---------------------------------------------------------------------------------------------------- */
 
-/* Steps of work for each byte of a text. Real texts and tokenizers need 20, odd ones 200; but bytes can be made for which
-   each look-up or operation takes as long as the text, or each operation multiplies it: the steps keep time linear. */
+/* Steps of work for each byte of a text. Real texts and tokenizers need 20, odd ones 200; but bytes can be made for
+   which each look-up or operation takes as long as the text, or multiplies it: the steps keep time linear. */
 enum { TFM__TOK_STEPS = 2048 };
 
 /* The state of one call. Everything that grows with the text lies in the caller's scratch. */
@@ -6448,8 +6554,8 @@ static int tfm__tok_op_writes(uint32_t kind) {
     do { if (base) (field) = (type *)(void *)(base + at); at += ((uint64_t)(bytes) + 7) & ~(uint64_t)7; } while (0)
 
 /* The arrays of one word or one run, which are never in use at the same time. Returns where they end. */
-static uint64_t tfm__tok_carve_word(tfm__tok_work *w, const tfm_tokenizer *t, uint64_t text, uint64_t symbols, int forms,
-                                    uint8_t *base, const uint64_t begin) {
+static uint64_t tfm__tok_carve_word(tfm__tok_work *w, const tfm_tokenizer *t, uint64_t text, uint64_t symbols,
+                                    int forms, uint8_t *base, const uint64_t begin) {
     uint64_t at = begin, end = begin;
     if (t->model == TFM_TOK_BPE) {
         TFM__TOK_TAKE(w->symbol, uint32_t, 4 * symbols);
@@ -6695,7 +6801,8 @@ static void tfm__unigram_reach(tfm__tok_work *w, uint32_t at, uint32_t len, uint
 }
 
 static double tfm__unigram_score(const tfm_tokenizer *t, uint32_t id) {
-    const uint64_t bits = (uint64_t)tfm__tok_word(t, TFM_TOK_SCORES, id, 1) << 32 | tfm__tok_word(t, TFM_TOK_SCORES, id, 0);
+    const uint64_t high = tfm__tok_word(t, TFM_TOK_SCORES, id, 1), low = tfm__tok_word(t, TFM_TOK_SCORES, id, 0);
+    const uint64_t bits = high << 32 | low;
     double score;
     memcpy(&score, &bits, 8);
     return score;
@@ -6738,7 +6845,8 @@ static void tfm__unigram_word(tfm__tok_work *w, const uint8_t *word, uint32_t n)
     uint32_t at = n, end = 0, piece = TFM__NONE, unknown = 0;
     tfm__unigram_paths(w, word, n);
     if (!w->steps) return;
-    while (at) { /* turn the links round: from and piece of a place become the end and piece of the part that begins there */
+    /* Turn the links round: from and piece of a place become the end and piece of the part that begins there. */
+    while (at) {
         const uint32_t from = w->from[at], own = w->piece[at];
         if (from >= at) { w->damaged = 1; return; }
         w->from[at] = end;
@@ -6958,7 +7066,8 @@ static void tfm__form(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, ui
 static void tfm__tok_replace(tfm__tok_work *w, tfm__tok_out *o, const uint8_t *text, uint32_t n, uint32_t op) {
     const tfm_tokenizer *t = w->t;
     const uint8_t *strings = t->base.p + t->table[TFM_TOK_STRINGS].at;
-    const uint8_t *from = strings + tfm__tok_word(t, TFM_TOK_OPS, op, 1), *to = strings + tfm__tok_word(t, TFM_TOK_OPS, op, 3);
+    const uint8_t *from = strings + tfm__tok_word(t, TFM_TOK_OPS, op, 1);
+    const uint8_t *to = strings + tfm__tok_word(t, TFM_TOK_OPS, op, 3);
     const uint32_t lengths = tfm__tok_word(t, TFM_TOK_OPS, op, 2), n_from = lengths & 0xFFFF, n_to = lengths >> 16;
     uint32_t begin = 0, i = 0;
     while (n_from <= n && i <= n - n_from && tfm__tok_spend(&w->steps, n_from / 16)) {
@@ -7030,7 +7139,7 @@ static void tfm__map_put(const tfm_tokenizer *t, tfm__tok_out *o, uint32_t row, 
         tfm__tok_put(o, strings + value, action >> 8);
         tfm__tok_put(o, p, len); /* fall through */
     case TFM_TOK_MAP_STRING: tfm__tok_put(o, strings + value, action >> 8); break;
-    default: tfm__tok_put(o, p, len); break; /* TFM_TOK_MAP_GROUP: says something about the character, changes nothing */
+    default: tfm__tok_put(o, p, len); break; /* TFM_TOK_MAP_GROUP says something about the character, changes nothing */
     }
 }
 
@@ -7073,8 +7182,10 @@ typedef struct tfm__cluster { uint32_t previous; int picture, conjunct, regional
 static int tfm__cluster_goes_on(const tfm__cluster *s, uint32_t g) {
     const uint32_t p = s->previous;
     if (p == TFM_TOK_GCB_CR && g == TFM_TOK_GCB_LF) return 1;
-    if ((p >= TFM_TOK_GCB_CR && p <= TFM_TOK_GCB_CONTROL) || (g >= TFM_TOK_GCB_CR && g <= TFM_TOK_GCB_CONTROL)) return 0;
-    if (g == TFM_TOK_GCB_EXTEND || g == TFM_TOK_GCB_ZWJ || g == TFM_TOK_GCB_SPACING || g == TFM_TOK_GCB_LINKER) return 1;
+    if ((p >= TFM_TOK_GCB_CR && p <= TFM_TOK_GCB_CONTROL) || (g >= TFM_TOK_GCB_CR && g <= TFM_TOK_GCB_CONTROL))
+        return 0;
+    if (g == TFM_TOK_GCB_EXTEND || g == TFM_TOK_GCB_ZWJ || g == TFM_TOK_GCB_SPACING || g == TFM_TOK_GCB_LINKER)
+        return 1;
     if (p == TFM_TOK_GCB_PREPEND) return 1;
     if (p == TFM_TOK_GCB_L) return g == TFM_TOK_GCB_L || g == TFM_TOK_GCB_V || g >= TFM_TOK_GCB_LV;
     if (p == TFM_TOK_GCB_LV || p == TFM_TOK_GCB_V) return g == TFM_TOK_GCB_V || g == TFM_TOK_GCB_T;
@@ -7106,7 +7217,11 @@ static uint32_t tfm__cluster_end(const tfm_tokenizer *t, uint32_t first, uint32_
 }
 
 /* A precompiled map: uint32 bytes of its units, units (a double-array trie), texts that end in zeros. */
-typedef struct tfm__charsmap { const uint8_t *units, *texts; uint32_t n_units, n_texts; uint64_t *steps; } tfm__charsmap;
+typedef struct tfm__charsmap {
+    const uint8_t *units, *texts;
+    uint32_t n_units, n_texts;
+    uint64_t *steps;
+} tfm__charsmap;
 
 /* The text for a key that begins at p, the shortest or longest; its bytes in *n_text, those of the key in *n_key. */
 static const uint8_t *tfm__charsmap_find(const tfm__charsmap *m, const uint8_t *p, uint32_t n, int longest,
@@ -7119,7 +7234,8 @@ static const uint8_t *tfm__charsmap_find(const tfm__charsmap *m, const uint8_t *
         node ^= unit >> 10 << ((unit & 512) >> 6);
         if (i && unit >> 8 & 1 && node < m->n_units) {
             value = tfm__le32(m->units + (size_t)node * 4) & 0x7FFFFFFF;
-            const uint8_t *end = value < m->n_texts ? (const uint8_t *)memchr(m->texts + value, 0, m->n_texts - value) : NULL;
+            const uint8_t *end = NULL;
+            if (value < m->n_texts) end = (const uint8_t *)memchr(m->texts + value, 0, m->n_texts - value);
             tfm__tok_spend(m->steps, (end ? (uint32_t)(end - m->texts) : m->n_texts) / 16 - value / 16);
             if (!end) break;
             found = m->texts + value;
@@ -7352,8 +7468,8 @@ static uint32_t tfm__tok_added_at(const tfm_tokenizer *t, int root, const uint8_
 }
 
 /* The first added token in text[at, n): its place in *begin and *len. */
-static uint32_t tfm__tok_added_next(tfm__tok_work *w, int root, const uint8_t *text, uint32_t at, uint32_t n, int control,
-                                    uint32_t *begin, uint32_t *len) {
+static uint32_t tfm__tok_added_next(tfm__tok_work *w, int root, const uint8_t *text, uint32_t at, uint32_t n,
+                                    int control, uint32_t *begin, uint32_t *len) {
     const tfm_tokenizer *t = w->t;
     for (; at < n && w->steps; at++) {
         if (!tfm__tok_word(t, root, text[at], 0)) continue;
@@ -7558,7 +7674,8 @@ static void tfm__tok_cut_marked(tfm__tok_work *w, const uint8_t *text, const uin
         if (added == TFM__NONE) { at++; continue; }
         uint32_t begin = at, end = at + len;
         w->flags |= TFM_ENCODE_PARSE_SPECIAL;
-        const int fits = tfm__tok_added_fits(w, tfm__tok_word(w->t, TFM_TOK_ADDED, added, 1), text, n, done, &begin, &end);
+        const int fits = tfm__tok_added_fits(w, tfm__tok_word(w->t, TFM_TOK_ADDED, added, 1), text, n, done,
+                                             &begin, &end);
         w->flags &= ~TFM_ENCODE_PARSE_SPECIAL;
         at = fits ? end : at + len;
         if (!fits) continue;
@@ -7594,14 +7711,17 @@ static tfm_result tfm__encode(const tfm_tokenizer *t, const char *text, const ui
         tfm__tok_emit(&w, tfm__tok_word(t, TFM_TOK_PREFIX, i, 0));
     }
     const uint8_t *clean = tfm__tok_clean(w.clean, (const uint8_t *)text, n, &n_clean);
-    if (marks && clean != (const uint8_t *)text) return tfm__fail(err, TFM_ERR_ARG, "tfm_encode_marked: text is not UTF-8");
+    if (marks && clean != (const uint8_t *)text)
+        return tfm__fail(err, TFM_ERR_ARG, "tfm_encode_marked: text is not UTF-8");
     if (marks) tfm__tok_cut_marked(&w, clean, marks, (uint32_t)n);
     else tfm__tok_cut(&w, TFM_TOK_ROOT_RAW, clean, (uint32_t)n_clean, 1, tfm__tok_normalise);
     for (uint32_t i = 0; !(flags & TFM_ENCODE_NO_SPECIAL) && i < tfm__tok_count(t, TFM_TOK_SUFFIX); i++) {
         tfm__tok_emit(&w, tfm__tok_word(t, TFM_TOK_SUFFIX, i, 0));
     }
     *n_ids = w.n;
-    if (!w.steps) return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: its tables would take too long over a text of %l bytes", (int64_t)n);
+    if (!w.steps)
+        return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: its tables would take too long over a text of %l bytes",
+                         (int64_t)n);
     if (w.damaged) return tfm__fail(err, TFM_ERR_FORMAT, "tokenizer: its tables contradict each other");
     if (w.n > w.max) {
         return tfm__fail(err, TFM_ERR_MEMORY, "tfm_encode: the text has %l ids, there is room for %l", w.n, w.max);
@@ -7614,12 +7734,14 @@ TFM_API tfm_result tfm_encode(const tfm_tokenizer *t, const char *text, size_t n
     return tfm__encode(t, text, NULL, n, flags, ids, max_ids, n_ids, scratch, scratch_bytes, err);
 }
 
-TFM_API tfm_result tfm_encode_marked(const tfm_tokenizer *t, const char *text, const uint8_t *marks, size_t n, int32_t *ids,
-                                     int64_t max_ids, int64_t *n_ids, void *scratch, size_t scratch_bytes, tfm_error *err) {
+TFM_API tfm_result tfm_encode_marked(const tfm_tokenizer *t, const char *text, const uint8_t *marks, size_t n,
+                                     int32_t *ids, int64_t max_ids, int64_t *n_ids, void *scratch,
+                                     size_t scratch_bytes, tfm_error *err) {
     static const uint8_t nothing = 0;
     *n_ids = 0;
     if (n && !marks) return tfm__fail(err, TFM_ERR_ARG, "tfm_encode_marked: marks is NULL");
-    return tfm__encode(t, text, n ? marks : &nothing, n, TFM_ENCODE_NO_SPECIAL, ids, max_ids, n_ids, scratch, scratch_bytes, err);
+    return tfm__encode(t, text, n ? marks : &nothing, n, TFM_ENCODE_NO_SPECIAL, ids, max_ids, n_ids,
+                       scratch, scratch_bytes, err);
 }
 
 TFM_API size_t tfm_normalize(const tfm_tokenizer *t, const char *text, size_t n, char *out, size_t cap, void *scratch,
@@ -7656,7 +7778,8 @@ static void tfm__decode_put(tfm_decoder *d, tfm__text_out *o, const uint8_t *p, 
     }
     for (size_t i = 0; i < n; i++) {
         if (t->strip_end && p[i] == t->strip_char && d->n_held < t->strip_end) { d->n_held++; continue; }
-        for (; t->strip_end && p[i] != t->strip_char && d->n_held; d->n_held--) tfm__decode_out(o, (uint8_t)t->strip_char);
+        for (; t->strip_end && p[i] != t->strip_char && d->n_held; d->n_held--)
+            tfm__decode_out(o, (uint8_t)t->strip_char);
         tfm__decode_out(o, p[i]);
     }
 }
@@ -7687,7 +7810,8 @@ static void tfm__decode_id(tfm_decoder *d, tfm__text_out *o, int32_t id) {
     const uint8_t *p = tfm__tok_text(t, (uint32_t)id, !d->first_done, &n);
     if (n > t->max_text) n = t->max_text; /* a damaged table: tfm_decode_max holds all the same */
     const uint32_t own = tfm__tok_flags(t, (uint32_t)id);
-    int literal = (own & TFM_TOK_PIECE_LITERAL) != 0, bare = t->flags & TFM_TOK_FIRST_BARE && !d->first_done && !literal;
+    int literal = (own & TFM_TOK_PIECE_LITERAL) != 0;
+    int bare = t->flags & TFM_TOK_FIRST_BARE && !d->first_done && !literal;
     if (t->flags & TFM_TOK_PER_BYTE && !(flags & TFM_TOKEN_BYTE)) tfm__decode_drop(d, o);
     if (d->space) tfm__decode_byte(d, o, ' ');
     d->first_done = 1;
@@ -7804,20 +7928,21 @@ TFM_API size_t tfm_stop_scan(const tfm_stop *stops, int32_t n_stops, const char 
 /*
    Section: little-endian uint32 words: FORM 1 | SIZE of the section | FLAGS | DATE 1 + offset in STRINGS of a strftime
    format, zero-terminated, or 0 | then for each table its byte offset in the section (a multiple of 4) and its entries:
-     JOINS      4 words  what the format writes between two turns: from | to << 8 | mask << 16 | value << 24 (roles; 0 is
-                         the begin or the end of the conversation), first part, number of parts, 0
+     JOINS      4 words  what the format writes between two turns: from | to << 8 | mask << 16 | value << 24 (roles; 0
+                         is the begin or the end of the conversation), first part, number of parts, 0
      PARTS      3 words  kind, offset in STRINGS and bytes of a TEXT, or the text of the system turn, or the date
-     RULES      4 words  what becomes of a turn's text: role | mask << 8 | value << 16, TFM_CHAT_TRIM_... | _CUT_..., offset
-                         in STRINGS and bytes, at most 1024, of a mark up to whose last place the text is dropped (0: none)
+     RULES      4 words  what becomes of a turn's text: role | mask << 8 | value << 16, TFM_CHAT_TRIM_... | _CUT_...,
+                         offset in STRINGS and bytes, at most 1024, of a mark up to whose last place the text is
+                         dropped (0: none)
      ENDS       1 word   ids that end an answer
      VARIABLES  2 words  offsets in STRINGS of a name and a value, zero-terminated
      TEMPLATE   bytes    the text the format was taken from
      STRINGS    bytes
-   The place of a turn is the sum of HAS_SYSTEM (the conversation has a system turn), HAS_PROMPT (it ends with a prompt),
-   FIRST and LAST (the first, the last turn but for the system's); that of a join has FIRST of the turn before it and LAST of
-   the one behind it. The first row counts whose roles fit and whose value is place & mask. Without a join the format has
-   no such sequence; without a rule the text stays as it is. FLAGS: KNOWN the rows are the whole format | NO_EMPTY they do
-   not hold for turns without text.
+   The place of a turn is the sum of HAS_SYSTEM (the conversation has a system turn), HAS_PROMPT (it ends with a
+   prompt), FIRST and LAST (the first, the last turn but for the system's); that of a join has FIRST of the turn before
+   it and LAST of the one behind it. The first row counts whose roles fit and whose value is place & mask. Without a
+   join the format has no such sequence; without a rule the text stays as it is. FLAGS: KNOWN the rows are the whole
+   format | NO_EMPTY they do not hold for turns without text.
 */
 struct tfm_chat {
     tfm__bytes base;
@@ -7847,22 +7972,26 @@ static tfm_result tfm__chat_check(const tfm_chat *c, tfm_error *err) {
     TFM__NEED(!c->date || tfm__chat_holds(c, c->date - 1, 0, 1), "chat: the format of the date lies outside");
     for (uint32_t i = 0; i < t[TFM_CHAT_JOINS].count; i++) {
         const uint32_t first = tfm__chat_word(c, TFM_CHAT_JOINS, i, 1), n = tfm__chat_word(c, TFM_CHAT_JOINS, i, 2);
-        TFM__NEED(first <= t[TFM_CHAT_PARTS].count && n <= t[TFM_CHAT_PARTS].count - first, "chat: join %d has parts outside", (int)i);
+        TFM__NEED(first <= t[TFM_CHAT_PARTS].count && n <= t[TFM_CHAT_PARTS].count - first,
+                  "chat: join %d has parts outside", (int)i);
     }
     for (uint32_t i = 0; i < t[TFM_CHAT_PARTS].count; i++) {
         const uint32_t kind = tfm__chat_word(c, TFM_CHAT_PARTS, i, 0);
         TFM__NEED(kind <= TFM_CHAT_DATE_TEXT, "chat: part %d is of kind %l", (int)i, (int64_t)kind);
-        TFM__NEED(tfm__chat_holds(c, tfm__chat_word(c, TFM_CHAT_PARTS, i, 1), tfm__chat_word(c, TFM_CHAT_PARTS, i, 2), 0),
+        TFM__NEED(tfm__chat_holds(c, tfm__chat_word(c, TFM_CHAT_PARTS, i, 1),
+                                  tfm__chat_word(c, TFM_CHAT_PARTS, i, 2), 0),
                   "chat: part %d lies outside", (int)i);
     }
     for (uint32_t i = 0; i < t[TFM_CHAT_RULES].count; i++) {
         const uint32_t n = tfm__chat_word(c, TFM_CHAT_RULES, i, 3);
         TFM__NEED(n <= 1024, "chat: rule %d has a mark of %l bytes, at most 1024 are supported", (int)i, (int64_t)n);
-        TFM__NEED(tfm__chat_holds(c, tfm__chat_word(c, TFM_CHAT_RULES, i, 2), n, 0), "chat: rule %d has its mark outside", (int)i);
+        TFM__NEED(tfm__chat_holds(c, tfm__chat_word(c, TFM_CHAT_RULES, i, 2), n, 0),
+                  "chat: rule %d has its mark outside", (int)i);
     }
     for (uint32_t i = 0; i < t[TFM_CHAT_VARIABLES].count; i++)
         TFM__NEED(tfm__chat_holds(c, tfm__chat_word(c, TFM_CHAT_VARIABLES, i, 0), 0, 1) &&
-                  tfm__chat_holds(c, tfm__chat_word(c, TFM_CHAT_VARIABLES, i, 1), 0, 1), "chat: variable %d lies outside", (int)i);
+                  tfm__chat_holds(c, tfm__chat_word(c, TFM_CHAT_VARIABLES, i, 1), 0, 1),
+                  "chat: variable %d lies outside", (int)i);
     return TFM_OK;
 }
 
@@ -7877,8 +8006,10 @@ static tfm_result tfm__chat_open(tfm_chat *c, const uint8_t *section, size_t siz
     c->date = tfm__le32(section + 4 * TFM_CHAT_DATE);
     for (uint32_t i = 0; i < TFM_CHAT_N_TABLES; i++) {
         const uint8_t *row = section + 4 * (TFM_CHAT_TABLES + 2 * i);
-        const uint32_t at = tfm__le32(row), n = tfm__le32(row + 4), entry = tfm__chat_entry[i] ? 4u * tfm__chat_entry[i] : 1;
-        TFM__NEED(at % 4 == 0 && at >= head && at <= size && n <= (size - at) / entry, "chat: table %d lies outside", (int)i);
+        const uint32_t at = tfm__le32(row), n = tfm__le32(row + 4);
+        const uint32_t entry = tfm__chat_entry[i] ? 4u * tfm__chat_entry[i] : 1;
+        TFM__NEED(at % 4 == 0 && at >= head && at <= size && n <= (size - at) / entry,
+                  "chat: table %d lies outside", (int)i);
         c->table[i].at = at;
         c->table[i].count = n;
     }
@@ -7891,8 +8022,8 @@ TFM_API tfm_result tfm_chat_open(const void *section, size_t size, void *mem, si
                                  tfm_error *err) {
     *out = NULL;
     if (!mem || mem_bytes < sizeof(tfm_chat) || (size_t)mem % 8)
-        return tfm__fail(err, TFM_ERR_MEMORY, "tfm_chat_open: mem has %l bytes, needs %l, aligned to 8", (int64_t)mem_bytes,
-                         (int64_t)sizeof(tfm_chat));
+        return tfm__fail(err, TFM_ERR_MEMORY, "tfm_chat_open: mem has %l bytes, needs %l, aligned to 8",
+                         (int64_t)mem_bytes, (int64_t)sizeof(tfm_chat));
     const tfm_result r = tfm__chat_open((tfm_chat *)mem, (const uint8_t *)section, size, err);
     if (!r) *out = (const tfm_chat *)mem;
     return r;
@@ -7917,7 +8048,9 @@ TFM_API int32_t tfm_chat_end(const tfm_chat *c, int32_t i) {
     return id < 0x7FFFFFFF ? (int32_t)id : TFM__NO_ID;
 }
 
-TFM_API const char *tfm_chat_date_format(const tfm_chat *c) { return c->date ? tfm__chat_string(c, c->date - 1) : NULL; }
+TFM_API const char *tfm_chat_date_format(const tfm_chat *c) {
+    return c->date ? tfm__chat_string(c, c->date - 1) : NULL;
+}
 
 /* What is rendered; counts on past the end of the room. */
 typedef struct tfm__chat_out { char *text; uint8_t *marks; size_t n, cap; } tfm__chat_out;
@@ -7997,7 +8130,8 @@ static int tfm__chat_join(const tfm_chat *c, tfm__chat_out *o, int from, int to,
         for (uint32_t k = first; k < first + n; k++) {
             const uint32_t kind = tfm__chat_word(c, TFM_CHAT_PARTS, k, 0);
             if (kind == TFM_CHAT_TEXT)
-                tfm__chat_put(o, tfm__chat_string(c, tfm__chat_word(c, TFM_CHAT_PARTS, k, 1)), tfm__chat_word(c, TFM_CHAT_PARTS, k, 2), 1);
+                tfm__chat_put(o, tfm__chat_string(c, tfm__chat_word(c, TFM_CHAT_PARTS, k, 1)),
+                              tfm__chat_word(c, TFM_CHAT_PARTS, k, 2), 1);
             if (kind == TFM_CHAT_SYSTEM_TEXT && system) tfm__chat_put_turn(o, (const uint8_t *)system->text, system->n);
             if (kind == TFM_CHAT_DATE_TEXT && date) tfm__chat_put(o, date, strlen(date), 1);
         }
@@ -8011,9 +8145,10 @@ static TFM__UNUSED const char *tfm__chat_role(int32_t role) {
     return role >= 0 && role <= TFM_CHAT_ASSISTANT ? names[role] : "?";
 }
 
-static tfm_result tfm__chat_check_turns(const tfm_chat *c, const tfm_turn *turns, int64_t n, int32_t flags, const char *date,
-                                        tfm_error *err) {
-    if (!c || n < 0 || (n && !turns) || flags & ~TFM_CHAT_PROMPT) return tfm__fail(err, TFM_ERR_ARG, "tfm_chat_render: bad argument");
+static tfm_result tfm__chat_check_turns(const tfm_chat *c, const tfm_turn *turns, int64_t n, int32_t flags,
+                                        const char *date, tfm_error *err) {
+    if (!c || n < 0 || (n && !turns) || flags & ~TFM_CHAT_PROMPT)
+        return tfm__fail(err, TFM_ERR_ARG, "tfm_chat_render: bad argument");
     if (!(c->flags & TFM_CHAT_KNOWN))
         return tfm__fail(err, TFM_ERR_UNSUPPORTED, "the chat format of this file is a template only, not data");
     if (c->date && !date) return tfm__fail(err, TFM_ERR_ARG, "the chat format wants a date");
@@ -8034,7 +8169,8 @@ TFM_API tfm_result tfm_chat_render(const tfm_chat *c, const tfm_turn *turns, int
     *need = 0;
     if (r) return r;
     const int64_t skip = n && turns[0].role == TFM_CHAT_SYSTEM;
-    const uint32_t base = tfm__chat_bit(skip != 0, TFM_CHAT_HAS_SYSTEM) | tfm__chat_bit(flags & TFM_CHAT_PROMPT, TFM_CHAT_HAS_PROMPT);
+    const uint32_t base = tfm__chat_bit(skip != 0, TFM_CHAT_HAS_SYSTEM) |
+                          tfm__chat_bit(flags & TFM_CHAT_PROMPT, TFM_CHAT_HAS_PROMPT);
     tfm_turn system, turn;
     memset(&system, 0, sizeof system);
     if (skip) system = tfm__chat_turn(c, &turns[0], base);
@@ -8042,19 +8178,23 @@ TFM_API tfm_result tfm_chat_render(const tfm_chat *c, const tfm_turn *turns, int
     for (int64_t i = skip, from = 0; i <= n; i++) {
         const int to = i < n ? turns[i].role : 0;
         const uint32_t last = tfm__chat_bit(i == n - 1, TFM_CHAT_LAST);
-        if (!tfm__chat_join(c, &o, (int)from, to, base | last | tfm__chat_bit(i == skip + 1, TFM_CHAT_FIRST), skip ? &system : NULL, date))
-            return tfm__fail(err, TFM_ERR_ARG, "the chat format has no place for %s after %s%s", to ? tfm__chat_role(to) : "the end",
-                             from ? tfm__chat_role((int32_t)from) : "the begin", skip && !from ? " and a system text" : "");
+        const uint32_t place = base | last | tfm__chat_bit(i == skip + 1, TFM_CHAT_FIRST);
+        if (!tfm__chat_join(c, &o, (int)from, to, place, skip ? &system : NULL, date))
+            return tfm__fail(err, TFM_ERR_ARG, "the chat format has no place for %s after %s%s",
+                             to ? tfm__chat_role(to) : "the end", from ? tfm__chat_role((int32_t)from) : "the begin",
+                             skip && !from ? " and a system text" : "");
         from = to;
         if (i == n) break;
         turn = tfm__chat_turn(c, &turns[i], base | last | tfm__chat_bit(i == skip, TFM_CHAT_FIRST));
         tfm__chat_put_turn(&o, (const uint8_t *)turn.text, turn.n);
         empty |= !turn.n;
     }
-    if (empty && c->flags & TFM_CHAT_NO_EMPTY) return tfm__fail(err, TFM_ERR_ARG, "the chat format has no place for a turn without text");
+    if (empty && c->flags & TFM_CHAT_NO_EMPTY)
+        return tfm__fail(err, TFM_ERR_ARG, "the chat format has no place for a turn without text");
     *need = o.n;
     if (o.n <= cap) return TFM_OK;
-    return tfm__fail(err, TFM_ERR_MEMORY, "the conversation has %l bytes, there is room for %l", (int64_t)o.n, (int64_t)cap);
+    return tfm__fail(err, TFM_ERR_MEMORY, "the conversation has %l bytes, there is room for %l",
+                     (int64_t)o.n, (int64_t)cap);
 }
 #endif /* TFM_NO_TEXT */
 /* ====================================================================================================================
@@ -8325,10 +8465,12 @@ static tfm_result tfm__sampler_check(const tfm_sampler_config *c, tfm_error *err
 }
 
 static tfm_result tfm__bias_check(const tfm_sampler_config *c, int32_t n_vocab, tfm_error *err) {
-    if (c->n_bias < 0 || (c->n_bias && !c->bias)) return tfm__fail(err, TFM_ERR_ARG, "tfm_sampler_config: n_bias is out of range");
+    if (c->n_bias < 0 || (c->n_bias && !c->bias))
+        return tfm__fail(err, TFM_ERR_ARG, "tfm_sampler_config: n_bias is out of range");
     for (int64_t i = 0; i < c->n_bias; i++)
         if (c->bias[i].id < 0 || c->bias[i].id >= n_vocab || !(c->bias[i].bias <= 3.0e38f))
-            return tfm__fail(err, TFM_ERR_ARG, "tfm_sampler_config: bias %l: token %d or its bias is out of range", i, (int)c->bias[i].id);
+            return tfm__fail(err, TFM_ERR_ARG, "tfm_sampler_config: bias %l: token %d or its bias is out of range",
+                             i, (int)c->bias[i].id);
     return TFM_OK;
 }
 
@@ -8394,15 +8536,16 @@ TFM_API tfm_result tfm_sampler_init(const tfm_sampler_config *cfg, int32_t n_voc
 #endif
 #if !defined(TFM_NO_AVX512)
 #define TFM__HAS_AVX512 1
-#if !defined(TFM_NO_AMX) && defined(__linux__) && !defined(__ILP32__) && (defined(__clang__) ? __clang_major__ >= 13 : __GNUC__ >= 11)
+#if !defined(TFM_NO_AMX) && defined(__linux__) && !defined(__ILP32__) && \
+    (defined(__clang__) ? __clang_major__ >= 13 : __GNUC__ >= 11)
 #define TFM__HAS_AMX 1
 #endif
 #endif
 #endif
 
-/* NEON is part of AArch64. Its dot product is chosen at run time on Linux, elsewhere by the compiler's flags; gcc cannot
-   add it to flags that have cryptography without it, and clang before 16 not to any. Its product of matrices is an addition
-   to that, chosen at run time on Linux and Apple's systems. */
+/* NEON is part of AArch64. Its dot product is chosen at run time on Linux, elsewhere by the compiler's flags; gcc
+   cannot add it to flags that have cryptography without it, and clang before 16 not to any. Its product of matrices is
+   an addition to that, chosen at run time on Linux and Apple's systems. */
 #if !defined(TFM_NO_SIMD) && defined(__aarch64__) && defined(__GNUC__) && !defined(__TINYC__) && !TFM__BIG_ENDIAN
 #define TFM__HAS_NEON 1
 #if defined(__ARM_FEATURE_DOTPROD)
@@ -8714,7 +8857,7 @@ static uint32_t tfm__cpu_isas(void) {
     if (!(r[1] & 1u << 5) || (saved & 6) != 6) return isas;
     isas |= 1u << TFM_ISA_AVX2;
     if ((r[1] & need7) == need7 && (r[2] & 1u << 11) && (saved & 0xe6) == 0xe6) isas |= 1u << TFM_ISA_AVX512;
-    if ((r[3] >> 24 & 3) == 3 && (saved >> 17 & 3) == 3) isas |= 1u << TFM_ISA_AMX; /* tiles of bytes, and their state */
+    if ((r[3] >> 24 & 3) == 3 && (saved >> 17 & 3) == 3) isas |= 1u << TFM_ISA_AMX; /* tiles of bytes and their state */
     if (r[0] < 1) return isas;
     tfm__cpuid(7, 1, r);
     if (r[0] & 1u << 4) isas |= 1u << TFM_ISA_AVXVNNI;
@@ -8939,10 +9082,12 @@ static float tfm__rope_mscale(const tfm_rope_params *p) {
     const double s = (double)p->factor;
     if (p->scaling != TFM_ROPE_YARN && p->scaling != TFM_ROPE_LONG) return 1.0f;
     if (p->attn_factor != 0) return p->attn_factor;
-    if (p->scaling == TFM_ROPE_LONG) return (float)(s <= 1 ? 1.0 : tfm__pow(1 + tfm__log(s) / tfm__log((double)p->ctx_orig), 0.5));
+    if (p->scaling == TFM_ROPE_LONG)
+        return (float)(s <= 1 ? 1.0 : tfm__pow(1 + tfm__log(s) / tfm__log((double)p->ctx_orig), 0.5));
     if (s <= 1) return 1.0f;
     if (p->mscale != 0 && p->mscale_all != 0) {
-        return (float)((0.1 * (double)p->mscale * tfm__log(s) + 1.0) / (0.1 * (double)p->mscale_all * tfm__log(s) + 1.0));
+        return (float)((0.1 * (double)p->mscale * tfm__log(s) + 1.0) /
+                       (0.1 * (double)p->mscale_all * tfm__log(s) + 1.0));
     }
     return (float)(0.1 * tfm__log(s) + 1.0);
 }
@@ -8984,15 +9129,15 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
 #ifdef TFM__PASS
 /* ====================================================================================================================
    [C] KERNELS: compiled once per instruction set
-   First the primitives of this pass: a vector is always 16 lanes (one to four registers or none), reduced in one fixed tree,
-   so passes give the same bits wherever madd is not involved. Then the kernels, written once over them.
+   First the primitives of this pass: a vector is always 16 lanes (one to four registers or none), reduced in one fixed
+   tree, so passes give the same bits wherever madd is not involved. Then the kernels, written once over them.
      VF  16 float32     VI  16 int32     VB  64 bytes: 4 inputs of 16 rows, byte 4*row + j
    ================================================================================================================= */
 
 /* With registers everything is inlined into kernels whose format and shape are constants, and loops over registers are
-   unrolled, or arrays of vectors would stay in memory (gcc leaves them at -O2). In the scalar pass that goes for what it
-   does row by row (TFM__INNER, TFM__FLAT); its 16 lanes in memory gain nothing from either, and would take minutes to
-   compile under sanitizers. */
+   unrolled, or arrays of vectors would stay in memory (gcc leaves them at -O2). In the scalar pass that goes for what
+   it does row by row (TFM__INNER, TFM__FLAT); its 16 lanes in memory gain nothing from either, and would take minutes
+   to compile under sanitizers. */
 #define TFM__INNER TFM__INLINE TFM__UNUSED
 #if defined(__clang__)
 #define TFM__FLAT _Pragma("clang loop unroll(full)")
@@ -9004,9 +9149,9 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
 #define TFM__FLAT
 #define TFM__LOOP
 #endif
-/* NOW: a vector is made here, not where it is used. gcc would make all products before it adds them, or what several share
-   once for each; engines of WebAssembly keep the order that they get, and run out of registers where all loads come first
-   (from 19 on clang has no vectors in its asm).
+/* NOW: a vector is made here, not where it is used. gcc would make all products before it adds them, or what several
+   share once for each; engines of WebAssembly keep the order that they get, and run out of registers where all loads
+   come first (from 19 on clang has no vectors in its asm).
    STAY: it is read from memory here, where gcc would keep it in a register that sums need more. */
 #if !defined(__GNUC__) || (defined(__wasm__) && __clang_major__ >= 19)
 #define TFM__NOW(vector) (void)(vector)
@@ -9076,7 +9221,8 @@ TFM__INLINE int32_t FN(ior_lane)(int32_t a, int32_t b) { return a | b; }
 TFM__INLINE int32_t FN(shift_left_lane)(int32_t a, int n) { return (int32_t)((uint32_t)a << n); }
 TFM__INLINE int32_t FN(shift_right_lane)(int32_t a, int n) { return a < 0 ? ~(~a >> n) : a >> n; } /* arithmetic */
 
-#define TFM__LIFT2(V, name) TFM__BODY V FN(name)(V a, V b) { TFM__LANES a.v[i] = FN(name##_lane)(a.v[i], b.v[i]); return a; }
+#define TFM__LIFT2(V, name) \
+    TFM__BODY V FN(name)(V a, V b) { TFM__LANES a.v[i] = FN(name##_lane)(a.v[i], b.v[i]); return a; }
 #define TFM__LIFT3(name) \
     TFM__BODY VF FN(name)(VF a, VF b, VF c) { TFM__LANES c.v[i] = FN(name##_lane)(a.v[i], b.v[i], c.v[i]); return c; }
 TFM__BODY VF FN(set)(float x) { VF r; TFM__LANES r.v[i] = x; return r; }
@@ -9227,7 +9373,8 @@ TFM__INNER void FN(spread_x)(FN(spread) *x, const int8_t *codes) {
     }
 }
 TFM__INNER int32_t PART(dot)(int32_t acc, const uint32_t *c, int n, const FN(spread) *x, int g, int bits) {
-    const int most = bits == 6 ? 1 : bits == 5 ? 2 : bits == 4 ? 4 : 8, deep = most < n ? most : n; /* in groups; divides n */
+    const int most = bits == 6 ? 1 : bits == 5 ? 2 : bits == 4 ? 4 : 8; /* in groups */
+    const int deep = most < n ? most : n;                               /* divides n */
     if (bits == 8) {
         const int8_t *v = x->codes + 4 * g;
         TFM__FLAT
@@ -9256,14 +9403,14 @@ TFM__INNER int32_t PART(dot)(int32_t acc, const uint32_t *c, int n, const FN(spr
 #undef TFM__LANES
 
 #elif TFM__PASS == TFM__PASS_AVX2 || TFM__PASS == TFM__PASS_AVXVNNI
-/* --- primitives, AVX2 with FMA and F16C: two registers a vector; AVX-VNNI differs in its dot products -------------- */
+/* --- primitives, AVX2 with FMA and F16C: two registers a vector; AVX-VNNI differs in its dot products ------------- */
 
 #if TFM__PASS == TFM__PASS_AVX2
 #define FN(name) tfm__##name##_avx2
 #define TFM__PASS_ISA TFM_ISA_AVX2
 #define TFM__PASS_NAME "avx2"
 #define TFM__FLIP 0
-#define TFM__TOKENS 16 /* q8 matmul: tokens that share one unpacking; the codes, too many for registers, are on the stack */
+#define TFM__TOKENS 16 /* q8 matmul: tokens that share one unpacking; codes, too many for registers, are on the stack */
 #define TFM__EACH_TILED TFM__LOOP
 #define TFM__ABREAST 2 /* of those, the tokens that go side by side: they share the loads of codes */
 #define TFM__PAIRED /* tokens side by side go by pair_groups and dot_pairs, one alone by dot */
@@ -9446,8 +9593,8 @@ TFM__BODY VI FN(dot)(VI acc, const VB *c, int n, const int8_t *x, int bits) {
     return acc;
 }
 #else
-/* sum[t] + the products of n groups of codes with those of nt tokens, at most 2. maddubs adds two products in int16: `deep`
-   groups fit before they must be widened (15 * 127 * 2 * 8 = 30480). */
+/* sum[t] + the products of n groups of codes with those of nt tokens, at most 2. maddubs adds two products in int16:
+   `deep` groups fit before they must be widened (15 * 127 * 2 * 8 = 30480). */
 TFM__BODY void FN(dot_tokens)(const int nt, VI *sum, const VB *c, const int n, const int8_t *const *x, const int bits) {
     const int most = bits == 8 ? 1 : bits == 6 ? 2 : bits == 5 ? 4 : 8, deep = most < n ? most : n; /* divides n */
     const __m256i one = _mm256_set1_epi16(1);
@@ -9513,14 +9660,14 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 }
 
 #elif TFM__PASS == TFM__PASS_AVX512 || TFM__PASS == TFM__PASS_AMX
-/* --- primitives, AVX-512 (F, BW, VL, DQ, VNNI): one register a vector; AMX adds a matmul ---------------------------- */
+/* --- primitives, AVX-512 (F, BW, VL, DQ, VNNI): one register a vector; AMX adds a matmul -------------------------- */
 
 #if TFM__PASS == TFM__PASS_AVX512
 #define FN(name) tfm__##name##_avx512
 #define TFM__PASS_ISA TFM_ISA_AVX512
 #define TFM__PASS_NAME "avx512"
 #define TFM__TOKENS 96
-#define TFM__ABREAST 6 /* times 2 strips: a product takes 5 cycles, two begin in each; codes take 16 more registers of 32 */
+#define TFM__ABREAST 6 /* times 2 strips: products take 5 cycles, 2 begin in each; codes take 16 more registers of 32 */
 #define TFM__SIDE 2    /* strips that share what is loaded of activations: loads are as dear as products */
 #define TFM__EACH_TILED TFM__LOOP
 #define TFM__PAIRED
@@ -9689,8 +9836,8 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 }
 
 #elif TFM__PASS == TFM__PASS_NEON || TFM__PASS == TFM__PASS_NEONDOT || TFM__PASS == TFM__PASS_I8MM
-/* --- primitives, NEON of AArch64: four registers a vector; with the dot product of Armv8.2 in a pass of its own, and with
-       products of matrices for tokens side by side in another ------------------------------------------------------ */
+/* --- primitives, NEON of AArch64: four registers a vector; with the dot product of Armv8.2 in a pass of its own, and
+       with products of matrices for tokens side by side in another ------------------------------------------------- */
 
 #if TFM__PASS == TFM__PASS_NEON
 #define FN(name) tfm__##name##_neon
@@ -9924,14 +10071,15 @@ TFM__BODY int32x4_t FN(high_halves)(int32x4_t a, int32x4_t b) {
     return vreinterpretq_s32_s64(vzip2q_s64(vreinterpretq_s64_s32(a), vreinterpretq_s64_s32(b)));
 }
 TFM__BODY int32x4_t FN(load_x)(const uint8_t *p) { return vreinterpretq_s32_u8(vld1q_u8(p)); }
-/* sum[t] + the products of n groups of paired codes with the activations of nt tokens, those at rows[t] + at on; the sums
-   start alike in all rows. One product is of 2 tokens and 2 rows. */
+/* sum[t] + the products of n groups of paired codes with the activations of nt tokens, those at rows[t] + at on; the
+   sums start alike in all rows. One product is of 2 tokens and 2 rows. */
 TFM__BODY void FN(dot_pairs)(const int nt, const int ns, VI *sum, const VB *c, const int n, const uint8_t *const *rows,
                              size_t at, int bits) {
     (void)ns, (void)bits;
     int32x4_t acc[TFM__ABREAST / 2][8], x[TFM__ABREAST / 2][2];
     TFM__UNROLL
-    for (int i = 0; i < 8 * nt / 2; i++) acc[i / 8][i % 8] = FN(low_halves)(sum[i / 8 * 2].v[0], sum[i / 8 * 2 + 1].v[0]);
+    for (int i = 0; i < 8 * nt / 2; i++)
+        acc[i / 8][i % 8] = FN(low_halves)(sum[i / 8 * 2].v[0], sum[i / 8 * 2 + 1].v[0]);
     TFM__UNROLL
     for (int g = 0; g < n; g += 4) {
         TFM__UNROLL
@@ -9970,7 +10118,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #undef TFM__QUADS
 
 #elif TFM__PASS == TFM__PASS_WASM
-/* --- primitives, WebAssembly SIMD128: four registers a vector; madd rounds twice, as in the scalar pass ------------ */
+/* --- primitives, WebAssembly SIMD128: four registers a vector; madd rounds twice, as in the scalar pass ----------- */
 
 #define FN(name) tfm__##name##_wasm
 #define TFM__PASS_ISA TFM_ISA_WASM
@@ -10212,7 +10360,7 @@ TFM__BODY v128_t PART(pairs)(v128_t low, v128_t high) {
 TFM__BODY v128_t PART(dot2)(v128_t acc, v128_t pairs, const int16_t *s) {
     return wasm_i32x4_add(acc, wasm_i32x4_dot_i16x8(pairs, wasm_v128_load32_splat(s)));
 }
-/* What of activations meets the codes of 16 rows: four, spread over the lanes, or 16 that will be spread four by four. */
+/* What of activations meets the codes of 16 rows: four, spread over the lanes, or 16 to be spread four by four. */
 typedef struct PART(px) { v128_t a, b; } PART(px);
 TFM__BODY v128_t PART(lane_of)(v128_t v, int i) {
     if (i == 0) return wasm_i32x4_shuffle(v, v, 0, 0, 0, 0);
@@ -10245,7 +10393,9 @@ TFM__BODY v128_t PART(dot_four)(v128_t sum, v128_t bytes, v128_t small) {
 TFM__BODY v128_t PART(dot_add)(v128_t sum, v128_t code, PART(px) x, int bits) {
     return bits == 8 ? PART(dot_four)(sum, wasm_v128_xor(code, x.b), x.a) : PART(dot_four)(sum, x.a, code);
 }
-TFM__BODY v128_t PART(dot_less)(v128_t sum, PART(px) x, int bits) { return bits == 8 ? PART(dot_four)(sum, x.b, x.a) : sum; }
+TFM__BODY v128_t PART(dot_less)(v128_t sum, PART(px) x, int bits) {
+    return bits == 8 ? PART(dot_four)(sum, x.b, x.a) : sum;
+}
 TFM__BODY v128_t PART(dot_start)(v128_t start, int bits) { return (void)bits, start; }
 TFM__BODY v128_t PART(dot_sum)(v128_t sum, v128_t start, int bits) { return (void)start, (void)bits, sum; }
 #else
@@ -10291,8 +10441,8 @@ TFM__BODY v128_t PART(dot_sum)(v128_t sum, v128_t start, int bits) { return (voi
 #undef PART
 
 #elif TFM__PASS == TFM__PASS_MVE
-/* --- primitives, Helium of Armv8.1-M: four registers a vector; madd rounds twice, as in the scalar pass. Vectors have no
-   subnormal numbers: those are 0. ----------------------------------------------------------------------------------- */
+/* --- primitives, Helium of Armv8.1-M: four registers a vector; madd rounds twice, as in the scalar pass. Vectors have
+   no subnormal numbers: those are 0. ------------------------------------------------------------------------------- */
 
 #define FN(name) tfm__##name##_mve
 #define TFM__PASS_ISA TFM_ISA_MVE
@@ -10344,7 +10494,9 @@ TFM__INNER float32x4_t PART(add)(float32x4_t a, float32x4_t b) { return vaddq_f3
 TFM__INNER float32x4_t PART(sub)(float32x4_t a, float32x4_t b) { return vsubq_f32(a, b); }
 TFM__INNER float32x4_t PART(mul)(float32x4_t a, float32x4_t b) { return vmulq_f32(a, b); }
 TFM__INNER float32x4_t PART(madd)(float32x4_t a, float32x4_t b, float32x4_t c) { return vaddq_f32(c, vmulq_f32(a, b)); }
-TFM__INNER float32x4_t PART(nmadd)(float32x4_t a, float32x4_t b, float32x4_t c) { return vsubq_f32(c, vmulq_f32(a, b)); }
+TFM__INNER float32x4_t PART(nmadd)(float32x4_t a, float32x4_t b, float32x4_t c) {
+    return vsubq_f32(c, vmulq_f32(a, b));
+}
 /* "less" is true of NaN here: it is "not greater or equal" */
 TFM__INNER float32x4_t PART(max)(float32x4_t a, float32x4_t b) { return vpselq_f32(a, b, vcmpgtq_f32(a, b)); }
 TFM__INNER float32x4_t PART(min)(float32x4_t a, float32x4_t b) { return vpselq_f32(a, b, vcmpgtq_f32(b, a)); }
@@ -10392,7 +10544,11 @@ TFM__INNER int32x4_t PART(dot2)(int32x4_t acc, int32x4_t pairs, const int16_t *s
 TFM__BODY VF FN(set)(float x) { VF r; TFM__QUADS r.v[i] = PART(set)(x); return r; }
 TFM__BODY VF FN(load)(const float *p) { VF r; TFM__QUADS r.v[i] = PART(load)(p + 4 * i); return r; }
 TFM__BODY void FN(store)(float *p, VF a) { TFM__QUADS PART(store)(p + 4 * i, a.v[i]); }
-TFM__BODY VF FN(load_n)(const float *p, int n, float fill) { VF r; TFM__QUADS r.v[i] = PART(get)(p + 4 * i, n - 4 * i, fill); return r; }
+TFM__BODY VF FN(load_n)(const float *p, int n, float fill) {
+    VF r;
+    TFM__QUADS r.v[i] = PART(get)(p + 4 * i, n - 4 * i, fill);
+    return r;
+}
 TFM__BODY void FN(store_n)(float *p, VF a, int n) { TFM__QUADS PART(put)(p + 4 * i, a.v[i], n - 4 * i); }
 TFM__BODY VF FN(load_f16)(const uint8_t *p) { VF r; TFM__QUADS r.v[i] = PART(load_f16)(p + 8 * i); return r; }
 TFM__BODY VF FN(load_bf16)(const uint8_t *p) { VF r; TFM__QUADS r.v[i] = PART(load_bf16)(p + 8 * i); return r; }
@@ -10651,7 +10807,8 @@ TFM__BODY VF FN(cap)(VF x, VF cap) { for (int i = 0; i < 16; i++) x.v[i] = EN(ca
 
 /* Runs `body` over x in vectors; in the tail `n` lanes are real. Inside: i the index, w the width of this step. */
 #define TFM__EACH(i, w, n) \
-    for (ptrdiff_t i = 0, w = 16, i##_end = (ptrdiff_t)(n); w = i##_end - i < 16 ? i##_end - i : 16, i < i##_end; i += 16)
+    for (ptrdiff_t i = 0, w = 16, i##_end = (ptrdiff_t)(n); \
+         w = i##_end - i < 16 ? i##_end - i : 16, i < i##_end; i += 16)
 
 /* 16 values, or the last w of an array. */
 TFM__BODY VF FN(get)(const float *p, int64_t w, float fill) {
@@ -10700,7 +10857,8 @@ static void FN(scale)(float *x, float s, int64_t n) {
 
 /* out = x / sqrt(sum(x^2) / count + eps) * (offset + weight). Statistics in float32, 16 partial sums, products rounded
    before they are added: the same bits in every pass. */
-static void FN(norm_by)(float *out, const float *x, const float *weight, float offset, float eps, float count, int64_t n) {
+static void FN(norm_by)(float *out, const float *x, const float *weight, float offset, float eps, float count,
+                        int64_t n) {
     VF squares = FN(set)(0.0f);
     TFM__EACH(i, w, n) {
         VF v = FN(get)(x + i, w, 0.0f);
@@ -10738,7 +10896,8 @@ static void FN(layernorm)(float *out, const float *x, const float *weight, const
 }
 
 /* Norms under one signature; those that need less leave it out. */
-#define TFM__NORM_ARGS float *out, const float *x, const float *weight, const float *bias, float offset, float eps, int64_t n
+#define TFM__NORM_ARGS \
+    float *out, const float *x, const float *weight, const float *bias, float offset, float eps, int64_t n
 static void FN(norm_none)(TFM__NORM_ARGS) {
     (void)weight, (void)bias, (void)offset, (void)eps;
     if (out != x) memcpy(out, x, 4 * (size_t)n);
@@ -10750,7 +10909,8 @@ static void FN(norm_layer)(TFM__NORM_ARGS) { FN(layernorm)(out, x, weight, bias,
 static void FN(norm_test)(TFM__NORM_ARGS) { (void)bias, FN(norm_by)(out, x, weight, offset, eps, 4.0f, n); }
 #endif
 
-#define TFM__NORM_CASE(name, number, words, function) case number: FN(norm_##function)(out, x, weight, bias, offset, eps, n); break;
+#define TFM__NORM_CASE(name, number, words, function) \
+    case number: FN(norm_##function)(out, x, weight, bias, offset, eps, n); break;
 static void FN(norm)(int32_t kind, TFM__NORM_ARGS) {
     switch (kind) {
     TFM__NORMS(TFM__NORM_CASE)
@@ -10834,8 +10994,8 @@ static void FN(rope)(float *x, const float *c, const float *s, int32_t style, in
 
 /* --- activations and cache in narrow types ------------------------------------------------------------------------ */
 
-/* Per 32 inputs d = amax / 127 without its two lowest bits, q = round(x * (127 / amax)). Blocks below 2^-119 become zero (d
-   would be subnormal); where x is not finite d is neither and the codes are 0, so that products are NaN. */
+/* Per 32 inputs d = amax / 127 without its two lowest bits, q = round(x * (127 / amax)). Blocks below 2^-119 become
+   zero (d would be subnormal); where x is not finite d is neither and the codes are 0, so that products are NaN. */
 static void FN(quantize_row)(void *out, const float *x, int64_t n) {
     const ptrdiff_t cols = (ptrdiff_t)n;
     uint8_t *record = (uint8_t *)out;
@@ -10908,7 +11068,7 @@ static void FN(embed)(float *out, const tfm_tensor *w, int64_t row, float scale)
 #define TFM__EACH_PART
 #define TFM__KEEP(pointer)
 #endif
-/* The tokens of a tile: a loop over as many as there are, or unrolled, and then those past the last are the last again. */
+/* The tokens of a tile: a loop over as many as there are, or unrolled, those past the last being the last again. */
 #if defined(TFM__EACH_TILED) && TFM__ABREAST > 1
 #define TFM__TILE(left) \
     (int)((left) < TFM__TOKENS ? ((left) + TFM__ABREAST - 1) / TFM__ABREAST * TFM__ABREAST : TFM__TOKENS)
@@ -10990,8 +11150,8 @@ TFM__BODY void PART(unpack_any)(const tfm__format *f, const uint8_t *unit, PB *c
 }
 #endif
 
-/* What multiplies the codes of a unit: the scale of all of it or of each half, a block's times a sub-block's (at most 19 bits:
-   exact), and what is added or taken off, or where minima go by halves the block's factor of them. */
+/* What multiplies the codes of a unit: the scale of all of it or of each half, a block's times a sub-block's (at most
+   19 bits: exact), and what is added or taken off, or where minima go by halves the block's factor of them. */
 typedef struct PART(scales) { PF d[2], m; PI mn[2]; } PART(scales);
 
 /* 2^(e - 128): the exponent moved, but 0 and 1 are subnormal. */
@@ -11001,8 +11161,8 @@ TFM__INNER PF PART(load_e8m0)(const uint8_t *p) {
     return PART(from_bits)(PART(imax)(PART(shift_left)(PART(isub)(e, one), 23), tiny));
 }
 
-/* The f16 of a block's scales, d and m of 16 rows, converted once a block where each part would do it slowly; NULL: where
-   not. */
+/* The f16 of a block's scales, d and m of 16 rows, converted once a block where each part would do it slowly; else
+   NULL. */
 #ifdef TFM__SMALL
 TFM__NOINLINE TFM__UNUSED void FN(widen_scales)(float *wide, const uint8_t *s, int n) {
     for (int i = 0; i < n; i += 16) FN(store)(wide + i, FN(load_f16)(s + 2 * i));
@@ -11014,7 +11174,7 @@ TFM__INNER const float *FN(block_scales)(const int fmt, float *wide, const uint8
 }
 #endif
 
-/* `s` are the scales of the block, `wide` block_scales of them, `u` is the unit in the block, `row` the part's first. */
+/* `s` are the block's scales, `wide` block_scales of them, `u` is the unit in the block, `row` the part's first. */
 TFM__INNER PART(scales) PART(unit_scales)(const int fmt, const uint8_t *s, const float *wide, int u, int row) {
     const tfm__format *f = &tfm__formats[fmt];
     PART(scales) r;
@@ -11044,7 +11204,8 @@ TFM__INNER PART(scales) PART(unit_scales)(const int fmt, const uint8_t *s, const
 
 /* Dequantised values of the part of a unit that begins at `row`: panel[32][16 rows], each operation rounded as in
    tfm__block_values. */
-TFM__INNER void PART(unit_values)(const int fmt, float *panel, const uint8_t *unit, const uint8_t *scales, int u, int row) {
+TFM__INNER void PART(unit_values)(const int fmt, float *panel, const uint8_t *unit, const uint8_t *scales,
+                                  int u, int row) {
     const tfm__format *f = &tfm__formats[fmt];
     const PART(scales) s = PART(unit_scales)(fmt, scales, NULL, u, row);
     const PI zero = PART(iset)(f->wide == 8 ? 128 : f->zero);
@@ -11072,7 +11233,7 @@ TFM__INNER void PART(unit_values)(const int fmt, float *panel, const uint8_t *un
 
 /* --- matmul with q8 activations ----------------------------------------------------------------------------------- */
 
-/* A token's part of a unit: 32 codes, their scale, the scale times SUM_ZERO and times their sum, the sums of their halves. */
+/* A token's part of a unit: 32 codes, their scale, it times SUM_ZERO and times their sum, the sums of their halves. */
 typedef struct FN(unit_x) { const int8_t *codes; const int16_t *sums; float d, zero, total; } FN(unit_x);
 
 TFM__INNER FN(unit_x) FN(unit_of)(const uint8_t *record) {
@@ -11085,9 +11246,9 @@ TFM__INNER FN(unit_x) FN(unit_of)(const uint8_t *record) {
     return x;
 }
 
-/* A sum of products, which stays below 2^22, times the scale of the activations: rounded once. A pass may start sums at 1.5 *
-   2^23 in bits; then a sum is the float 1.5 * 2^23 + sum, and needs no conversion: with d of 22 bits all but the end of the
-   multiply-add is exact. */
+/* A sum of products, which stays below 2^22, times the scale of the activations: rounded once. A pass may start sums at
+   1.5 * 2^23 in bits; then a sum is the float 1.5 * 2^23 + sum, and needs no conversion: with d of 22 bits all but the
+   end of the multiply-add is exact. */
 #ifndef TFM__SUMS_AS_BITS
 TFM__INNER PI PART(sum_start)(void) { return PART(iset)(0); }
 TFM__INNER PF PART(sum_times)(PI a, const FN(unit_x) *x) { return PART(mul)(PART(to_float)(a), PART(set)(x->d)); }
@@ -11111,8 +11272,8 @@ TFM__INNER PI PART(unit_start)(const int fmt, int h, PI zeros, const int16_t *su
     return zero ? PART(dot2)(PART(sum_start)(), PART(half_zeros)(fmt, h, zeros), sums) : PART(sum_start)();
 }
 
-/* acc + one unit times one token (the manual's "the same bits"), given the sums of codes times activations: of all, or of
-   the two halves; then the minima. `mins` are pairs for the sums of the activations of the two halves. */
+/* acc + one unit times one token (the manual's "the same bits"), given the sums of codes times activations: of all, or
+   of the two halves; then the minima. `mins` are pairs for the sums of the activations of the two halves. */
 TFM__INNER PF PART(unit_add)(const int fmt, PF acc, PI a, PI b, const PART(scales) *s, PI mins, const FN(unit_x) *x) {
     const tfm__format *f = &tfm__formats[fmt];
     acc = PART(madd)(PART(sum_times)(a, x), s->d[0], acc);
@@ -11136,8 +11297,8 @@ TFM__INNER void FN(row_dots)(const int fmt, const uint8_t *unit, const FN(spread
 }
 #endif
 
-/* One strip times token t. The integers of a row are summed by themselves, with the activations in a form that serves all
-   16 rows; what follows takes the rows of a part together. */
+/* One strip times token t. The integers of a row are summed by themselves, with the activations in a form that serves
+   all 16 rows; what follows takes the rows of a part together. */
 TFM__INNER void FN(q8_tile)(const int fmt, const tfm_matmul_args *a, int64_t strip, int64_t t) {
     const tfm__format *f = &tfm__formats[fmt];
     const int64_t cols = a->w->cols, blocks = tfm__quotient(cols, f->info.block);
@@ -11156,7 +11317,8 @@ TFM__INNER void FN(q8_tile)(const int fmt, const tfm_matmul_args *a, int64_t str
             for (int p = 0; p < 16 / TFM__ROWS; p++) {
                 int32_t sum[2][TFM__ROWS];
                 TFM__FLAT
-                for (int r = 0; r < TFM__ROWS; r++) FN(row_dots)(fmt, codes + 4 * (TFM__ROWS * p + r), &in, &sum[0][r], &sum[1][r]);
+                for (int r = 0; r < TFM__ROWS; r++)
+                    FN(row_dots)(fmt, codes + 4 * (TFM__ROWS * p + r), &in, &sum[0][r], &sum[1][r]);
                 const PART(scales) s = PART(unit_scales)(fmt, scales, NULL, u, TFM__ROWS * p);
                 const PI first = PART(iadd)(low, PART(iload)(sum[0])), second = PART(iadd)(high, PART(iload)(sum[1]));
                 acc[p] = PART(unit_add)(fmt, acc[p], first, second, &s, PART(pairs)(s.mn[0], s.mn[1]), &of);
@@ -11172,8 +11334,8 @@ TFM__INNER void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t s
 
 #elif TFM__PASS != TFM__PASS_AMX
 #ifdef TFM__SMALL
-/* A unit as it serves a tile of tokens: its codes as factors of products, [group][part]. Formats differ in what fills it;
-   what adds it to the outputs is shared. */
+/* A unit as it serves a tile of tokens: its codes as factors of products, [group][part]. Formats differ in what fills
+   it; what adds it to the outputs is shared. */
 typedef struct FN(panel) {
     PART(pc) codes[8 * 4];
     PART(scales) scales[4];
@@ -11194,8 +11356,8 @@ TFM__BODY void FN(fill_panel)(const int fmt, FN(panel) *w, const uint8_t *codes,
     }
 }
 
-/* sum[t][p] = halves [h0, h1) of a unit times two tokens, x and y. What is loaded of codes serves both, what is spread of
-   a token all rows. `zeros` is -zero twice. */
+/* sum[t][p] = halves [h0, h1) of a unit times two tokens, x and y. What is loaded of codes serves both, what is spread
+   of a token all rows. `zeros` is -zero twice. */
 TFM__BODY void FN(two_dots)(const int bits, PI *sum, const PART(pc) *c, const uint8_t *x, const uint8_t *y, int h0,
                             int h1, PI zeros) {
     const PI none = PART(iset)(0);
@@ -11229,8 +11391,8 @@ TFM__BODY void FN(two_dots)(const int bits, PI *sum, const PART(pc) *c, const ui
 
 /* The same of nt tokens, whose rows are `stride` apart; one left over is its own neighbour. */
 #define TFM__UNIT_DOTS(bits) \
-    TFM__NOINLINE TFM__UNUSED void FN(unit_dots_##bits)(PI *sum, const PART(pc) *codes, const uint8_t *x, size_t stride, \
-                                                        int nt, int h0, int h1, PI zeros) { \
+    TFM__NOINLINE TFM__UNUSED void FN(unit_dots_##bits)(PI *sum, const PART(pc) *codes, const uint8_t *x, \
+                                                        size_t stride, int nt, int h0, int h1, PI zeros) { \
         TFM__EACH_TOKEN \
         for (int t = 0; t < nt; t += 2, x += stride, sum += 8) { \
             const uint8_t *even = x; \
@@ -11244,7 +11406,8 @@ TFM__UNIT_DOTS(8)
 #undef TFM__UNIT_DOTS
 
 /* acc[t][p] += a unit times nt tokens */
-TFM__BODY void FN(add_unit)(const int fmt, PF *acc, const FN(panel) *w, const uint8_t *x, size_t stride, int nt, PI zeros) {
+TFM__BODY void FN(add_unit)(const int fmt, PF *acc, const FN(panel) *w, const uint8_t *x, size_t stride,
+                            int nt, PI zeros) {
     const tfm__format *f = &tfm__formats[fmt];
     const int halves = f->sub == 16 ? 2 : 1, second = halves == 2 ? 4 * TFM__TOKENS : 0;
     PI sums[2 * 4 * TFM__TOKENS];
@@ -11285,8 +11448,8 @@ TFM__BODY void FN(finish_rows)(const tfm_matmul_args *a, int64_t row, int64_t t,
 }
 
 /* One strip times nt tokens from t0 on. */
-TFM__NOINLINE void FN(any_tile)(const tfm__format *f, FN(fill_fn) fill, FN(add_fn) add, int nt, const tfm_matmul_args *a,
-                                int64_t strip, int64_t t0) {
+TFM__NOINLINE void FN(any_tile)(const tfm__format *f, FN(fill_fn) fill, FN(add_fn) add, int nt,
+                                const tfm_matmul_args *a, int64_t strip, int64_t t0) {
     const int64_t blocks = tfm__quotient(a->w->cols, f->info.block);
     const int units = f->info.block / 32;
     const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * tfm__strip_of(f, blocks);
@@ -11505,8 +11668,8 @@ TFM__BODY void FN(one_scales)(PF *d, const uint8_t *s, PI *seen, PI moved, PF up
     d[1] = PART(mul)(wasm_i16x8_shuffle(low, high, 4, 12, 5, 13, 6, 14, 7, 15), up);
 }
 
-/* One strip times one token, of types without sub-blocks. Where a scale is 2 or more, or not finite, the result is 0, and the
-   general way remains. */
+/* One strip times one token, of types without sub-blocks. Where a scale is 2 or more, or not finite, the result is 0,
+   and the general way remains. */
 TFM__BODY int FN(q8_one)(const int bits, const tfm_matmul_args *a, const tfm__format *f, int64_t strip, int64_t token) {
     const int64_t blocks = tfm__quotient(a->w->cols, 32);
     const uint8_t *codes = (const uint8_t *)a->w->data + (size_t)strip * tfm__strip_of(f, blocks);
@@ -11604,9 +11767,9 @@ TFM__BODY void FN(q8_strips)(const int fmt, const tfm_matmul_args *a, int64_t st
 #endif
 
 #else
-/* AMX: a unit is a tile of 8 x 64 bytes as it lies in memory, 16 rows of activations are another, and their product 16 x
-   16 integers, tokens x rows. Codes count as signed, which they are or are too small to tell. Sub-blocks of 16 take half
-   the depth, twice. Tiles: 0, 1 sums; 2, 3 activations; 4, 5 codes. */
+/* AMX: a unit is a tile of 8 x 64 bytes as it lies in memory, 16 rows of activations are another, and their product 16
+   x 16 integers, tokens x rows. Codes count as signed, which they are or are too small to tell. Sub-blocks of 16 take
+   half the depth, twice. Tiles: 0, 1 sums; 2, 3 activations; 4, 5 codes. */
 /* gcc does not know that a tile load reads memory: whatever was stored before must be there. */
 TFM__BODY void FN(stored)(const void *p) { __asm__ volatile("" : : "r"(p) : "memory"); }
 
@@ -11857,14 +12020,17 @@ static int FN(matmul_half)(const tfm_matmul_args *a, int64_t strip0, int64_t str
     return 0;
 }
 #else
-static int FN(matmul_half)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1) { return (void)a, (void)strip0, (void)strip1, 0; }
+static int FN(matmul_half)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
+    return (void)a, (void)strip0, (void)strip1, 0;
+}
 #endif
 
 static void FN(matmul_f32)(const tfm_matmul_args *a, int64_t strip0, int64_t strip1) {
     if (FN(matmul_half)(a, strip0, strip1)) return;
     float stack[TFM__PANEL + 16]; /* and room to align */
     const int in_place = a->w->type == TFM_F32 && a->w->layout == TFM_TILED;
-    const int wide = TFM__PANEL < 4096 ? 1 : a->n >= 6 ? TFM__STRIPS : 4; /* GEMV: four chains hide the latency of madd */
+    /* GEMV: four chains hide the latency of madd. */
+    const int wide = TFM__PANEL < 4096 ? 1 : a->n >= 6 ? TFM__STRIPS : 4;
     const size_t strip_bytes = tfm_strip_bytes(a->w->type, a->w->cols);
     const int on_stack = !a->scratch || a->scratch_bytes < sizeof stack;
     float *panel = on_stack ? stack + (64 - ((uintptr_t)stack & 63)) % 64 / 4 : (float *)a->scratch;
@@ -12310,9 +12476,10 @@ static void FN(attention)(const tfm_attention_args *a, int64_t item0, int64_t it
 #endif /* TFM__OLD */
 
 static const tfm_kernels FN(kernels) = {
-    TFM__PASS_ISA, TFM__PASS_NAME, TFM__OWN(rmsnorm), TFM__OWN(layernorm), TFM__OWN(norm), TFM__OWN(softmax), TFM__OWN(logsumexp),
-    TFM__OWN(softcap), TFM__OWN(activate), TFM__OWN(glu), TFM__OWN(add_scaled), TFM__OWN(scale), TFM__OWN(rope_angles),
-    TFM__OWN(rope), TFM__OWN(quantize_row), TFM__OWN(store_kv), TFM__OWN(embed), FN(matmul), TFM__OWN(attention)
+    TFM__PASS_ISA, TFM__PASS_NAME, TFM__OWN(rmsnorm), TFM__OWN(layernorm), TFM__OWN(norm), TFM__OWN(softmax),
+    TFM__OWN(logsumexp), TFM__OWN(softcap), TFM__OWN(activate), TFM__OWN(glu), TFM__OWN(add_scaled), TFM__OWN(scale),
+    TFM__OWN(rope_angles), TFM__OWN(rope), TFM__OWN(quantize_row), TFM__OWN(store_kv), TFM__OWN(embed), FN(matmul),
+    TFM__OWN(attention)
 };
 
 #undef FN
@@ -12369,22 +12536,25 @@ static const tfm_kernels FN(kernels) = {
    [D] HISTORY AND LICENCE
    next   mixtures of experts; attention sinks and chunks: tfm_attention_args has two more fields, tfm_block many;
           qkv_clamp comes after norms of q and k that stand before RoPE, no longer first
-          tokenizers: Unigram, WordPiece, WordLevel, every normaliser, pre-tokenizer and decoder of tokenizer.json; the section
-          has form 2 (convert again), tfm_decoder other fields; tfm_normalize
+          tokenizers: Unigram, WordPiece, WordLevel, every normaliser, pre-tokenizer and decoder of tokenizer.json; the
+          section has form 2 (convert again), tfm_decoder other fields; tfm_normalize
           AArch64's product of 8-bit matrices, TFM_ISA_I8MM, where the CPU has it
-          WebAssembly: relaxed dot products, TFM_WASM_DOT, TFM_NO_SCALAR; a module without a C library, wrapper and page in examples/wasm
+          WebAssembly: relaxed dot products, TFM_WASM_DOT, TFM_NO_SCALAR; a module without a C library, wrapper and page
+          in examples/wasm
           types IQ4_NL, IQ4_XS and MXFP4; tfm_pack_block, tfm_from_f16, tfm_to_f16 for quantisers of one's own
           tfm_source_row gives a packed row back in its source form, as tfm-convert --to-gguf needs; packing is faster
           chat formats: tfm_model_chat, tfm_chat_render, tfm_encode_marked; tfm_stop_scan; tfm_sampler_config.bias
-          no libm: own elementary functions, the same bits everywhere; sine and cosine of rotary angles are integers' work
-          without an operating system: TFM_NO_THREADS, TFM_NO_MESSAGES, TFM_NO_EXPERTS, TFM_TYPES; SMLAD in the scalar pass
+          no libm: own elementary functions, the same bits everywhere; sine and cosine of rotary angles in integers
+          without an operating system: TFM_NO_THREADS, TFM_NO_MESSAGES, TFM_NO_EXPERTS, TFM_TYPES; the scalar pass uses
+          SMLAD
           Helium; the scalar pass takes rows one by one: twice to four times the speed on 32-bit CPUs; TFM_PANEL
-          L2 norms; the residual as the normed value; masks of the Sparse Transformer; queries that grow with the logarithm
-          of the position; RoPE that grows in steps; tfm_kernels has one more pointer, norm
-          files are version 1, which every later header reads: convert again; tfm_session_restore; sessions have a version
-          big-endian hosts, tfm_file_order; files are mapped on Windows, paths are UTF-8 there; 32-bit x86 without the x87
-          q8 rows have 48 bytes for 32 inputs; scales are multiplied first: fast mode is faster, its last places are others
-          types and mixtures that a build leaves out are TFM_ERR_UNSUPPORTED; tfm_encode_marked refuses text without marks
+          L2 norms; the residual as the normed value; masks of the Sparse Transformer; queries that grow with the
+          logarithm of the position; RoPE that grows in steps; tfm_kernels has one more pointer, norm
+          files are version 1, which every later header reads: convert again; sessions have a version and
+          tfm_session_restore
+          big-endian hosts, tfm_file_order; Windows: files are mapped, paths are UTF-8; 32-bit x86 without the x87
+          q8 rows have 48 bytes for 32 inputs; scales are multiplied first: fast mode is faster, last places are others
+          types and mixtures that a build leaves out: TFM_ERR_UNSUPPORTED; tfm_encode_marked refuses text without marks
    0.1.0  first version: dense decoders; byte-level and SentencePiece BPE; scalar, AVX2, AVX-VNNI, AVX-512, NEON and
           WebAssembly passes, AMX by name
 
