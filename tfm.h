@@ -8626,8 +8626,8 @@ static int tfm__sees(const tfm_attention_args *a, int32_t head, int32_t pos, int
     return j == pos || (j % s < last && j % s >= last - a->mask_columns);
 }
 
-/* The floats of a panel that a kernel has on its stack: weights [inputs][16 rows], keys [positions][head_dim], values
-   [64 positions][TFM__SLICE]. The widest head has 1024. */
+/* The floats of a panel that a kernel has on its stack: weights [inputs][16 rows], TFM__SLICE elements of 64 keys or values,
+   those of keys turned: [TFM__SLICE][64]. */
 #ifndef TFM_PANEL
 #define TFM_PANEL 16384
 #endif
@@ -9278,7 +9278,9 @@ TFM__BODY float FN(max_all)(VF a) {
     for (int w = 8; w; w /= 2) for (int i = 0; i < w; i++) a.v[i] = a.v[i] > a.v[i + w] ? a.v[i] : a.v[i + w];
     return a.v[0];
 }
-TFM__BODY VF FN(sum16)(const VF *a) { VF r; TFM__LANES r.v[i] = FN(sum)(a[i]); return r; } /* lane i: sum of a[i] */
+TFM__BODY void FN(turn)(float *to, const float *from) { /* to[c][r] = from[r][c], 16 x 16 */
+    for (int c = 0; c < 16; c++, to += 64, from++) TFM__LANES to[i] = from[TFM__SLICE * i];
+}
 TFM__BODY int32_t FN(isum)(VI a) { int32_t s = 0; TFM__LANES s += a.v[i]; return s; }
 TFM__BODY int32_t FN(imax_all)(VI a) { int32_t m = a.v[0]; TFM__LANES m = a.v[i] > m ? a.v[i] : m; return m; }
 
@@ -9524,24 +9526,25 @@ TFM__BODY float FN(max_all)(VF a) {
     t = _mm_max_ps(t, _mm_movehl_ps(t, t));
     return _mm_cvtss_f32(_mm_max_ss(t, _mm_shuffle_ps(t, t, 1)));
 }
-/* The tree of sum, 16 vectors at once. In each step of two vectors a blend takes of either the lanes that have the other's
-   place free, one shuffle their partners; it is the port of shuffles that limits. */
-TFM__BODY VF FN(sum16)(const VF *a) {
-    __m256 half[2];
-    TFM__UNROLL
-    for (int h = 0; h < 2; h++, a += 8) {
-        __m256 w[4];
+TFM__BODY __m256 FN(rows4)(const float *p) { /* four elements of a row, and of the fourth after it */
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps(p + 4 * TFM__SLICE), 1);
+}
+TFM__BODY __m256 FN(low2)(__m256 a, __m256 b) { return _mm256_shuffle_ps(a, b, 0x44); }
+TFM__BODY __m256 FN(high2)(__m256 a, __m256 b) { return _mm256_shuffle_ps(a, b, 0xee); }
+TFM__BODY void FN(turn)(float *to, const float *from) { /* to[c][r] = from[r][c], 16 x 16 */
+    TFM__LOOP
+    for (int c = 0; c < 16; c += 4, to += 4 * 64, from += 4) {
         TFM__UNROLL
-        for (int i = 0; i < 4; i++) {
-            const __m256 p = _mm256_add_ps(a[i].a, a[i].b), q = _mm256_add_ps(a[i + 4].a, a[i + 4].b);
-            w[i] = _mm256_add_ps(_mm256_blend_ps(p, q, 0xf0), _mm256_permute2f128_ps(p, q, 0x21));
+        for (int h = 0; h < 16; h += 8) {
+            const float *p = from + TFM__SLICE * h;
+            const __m256 a = FN(rows4)(p), b = FN(rows4)(p + TFM__SLICE);
+            const __m256 d = FN(rows4)(p + 2 * TFM__SLICE), e = FN(rows4)(p + 3 * TFM__SLICE);
+            const __m256 ab = _mm256_unpacklo_ps(a, b), de = _mm256_unpacklo_ps(d, e);
+            const __m256 ba = _mm256_unpackhi_ps(a, b), ed = _mm256_unpackhi_ps(d, e);
+            _mm256_storeu_ps(to + h, FN(low2)(ab, de)), _mm256_storeu_ps(to + 64 + h, FN(high2)(ab, de));
+            _mm256_storeu_ps(to + 128 + h, FN(low2)(ba, ed)), _mm256_storeu_ps(to + 192 + h, FN(high2)(ba, ed));
         }
-        TFM__UNROLL
-        for (int i = 0; i < 2; i++)
-            w[i] = _mm256_add_ps(_mm256_blend_ps(w[i], w[i + 2], 0xcc), _mm256_shuffle_ps(w[i], w[i + 2], 0x4e));
-        half[h] = _mm256_add_ps(_mm256_blend_ps(w[0], w[1], 0xaa), _mm256_permute_ps(_mm256_blend_ps(w[0], w[1], 0x55), 0xb1));
     }
-    return FN(f2)(half[0], half[1]);
 }
 TFM__BODY int32_t FN(isum)(VI a) {
     __m256i s = _mm256_add_epi32(a.a, a.b);
@@ -9683,6 +9686,7 @@ TFM__BODY VI FN(dot2)(VI acc, VI pairs, const int16_t *s) {
 #endif
 #define TFM__STRIPS 4
 #define TFM__QUERIES 24
+#define TFM__SUMS 16
 
 #define VF __m512
 #define VI __m512i
@@ -9753,22 +9757,22 @@ TFM__BODY float FN(max_all)(VF a) {
     t = _mm_max_ps(t, _mm_movehl_ps(t, t));
     return _mm_cvtss_f32(_mm_max_ss(t, _mm_shuffle_ps(t, t, 1)));
 }
-/* The tree of sum, 16 vectors at once. In each step of two vectors a blend takes of either the lanes that have the other's
-   place free, one shuffle their partners. */
-TFM__BODY VF FN(sum16)(const VF *a) {
-    const __m512i fours = _mm512_setr_epi32(4, 5, 6, 7, 16, 17, 18, 19, 12, 13, 14, 15, 24, 25, 26, 27);
-    const __m512i ones = _mm512_setr_epi32(1, 16, 3, 18, 5, 20, 7, 22, 9, 24, 11, 26, 13, 28, 15, 30);
-    __m512 w[8];
-    TFM__UNROLL
-    for (int i = 0; i < 8; i++)
-        w[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a[i], a[i + 8]), _mm512_shuffle_f32x4(a[i], a[i + 8], 0x4e));
-    TFM__UNROLL
-    for (int i = 0; i < 4; i++)
-        w[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xf0f0, w[i], w[i + 4]), _mm512_permutex2var_ps(w[i], fours, w[i + 4]));
-    TFM__UNROLL
-    for (int i = 0; i < 2; i++)
-        w[i] = _mm512_add_ps(_mm512_mask_blend_ps(0xcccc, w[i], w[i + 2]), _mm512_shuffle_ps(w[i], w[i + 2], 0x4e));
-    return _mm512_add_ps(_mm512_mask_blend_ps(0xaaaa, w[0], w[1]), _mm512_permutex2var_ps(w[0], ones, w[1]));
+TFM__BODY __m512 FN(rows4)(const float *p) { /* four elements of a row, and of every fourth after it */
+    __m512 a = _mm512_castps128_ps512(_mm_loadu_ps(p));
+    a = _mm512_insertf32x4(a, _mm_loadu_ps(p + 4 * TFM__SLICE), 1);
+    a = _mm512_insertf32x4(a, _mm_loadu_ps(p + 8 * TFM__SLICE), 2);
+    return _mm512_insertf32x4(a, _mm_loadu_ps(p + 12 * TFM__SLICE), 3);
+}
+TFM__BODY void FN(turn)(float *to, const float *from) { /* to[c][r] = from[r][c], 16 x 16 */
+    TFM__LOOP
+    for (int c = 0; c < 16; c += 4, to += 4 * 64, from += 4) {
+        const __m512 a = FN(rows4)(from), b = FN(rows4)(from + TFM__SLICE);
+        const __m512 d = FN(rows4)(from + 2 * TFM__SLICE), e = FN(rows4)(from + 3 * TFM__SLICE);
+        const __m512 ab = _mm512_unpacklo_ps(a, b), de = _mm512_unpacklo_ps(d, e);
+        const __m512 ba = _mm512_unpackhi_ps(a, b), ed = _mm512_unpackhi_ps(d, e);
+        _mm512_storeu_ps(to, _mm512_shuffle_ps(ab, de, 0x44)), _mm512_storeu_ps(to + 64, _mm512_shuffle_ps(ab, de, 0xee));
+        _mm512_storeu_ps(to + 128, _mm512_shuffle_ps(ba, ed, 0x44)), _mm512_storeu_ps(to + 192, _mm512_shuffle_ps(ba, ed, 0xee));
+    }
 }
 TFM__BODY int32_t FN(isum)(VI a) {
     __m256i s = _mm256_add_epi32(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
@@ -9965,14 +9969,17 @@ TFM__BODY float32x4_t FN(low2)(float32x4_t a, float32x4_t b) { return vcombine_f
 TFM__BODY float32x4_t FN(high2)(float32x4_t a, float32x4_t b) {
     return vcombine_f32(vget_high_f32(a), vget_high_f32(b));
 }
-TFM__BODY VF FN(sum16)(const VF *a) { /* the tree of sum, 16 vectors at once */
-    VF r;
-    TFM__QUADS {
-        const float32x4_t p = FN(sum4)(a[4 * i]), q = FN(sum4)(a[4 * i + 1]);
-        const float32x4_t s = FN(sum4)(a[4 * i + 2]), t = FN(sum4)(a[4 * i + 3]);
-        r.v[i] = vpaddq_f32(vaddq_f32(FN(low2)(p, q), FN(high2)(p, q)), vaddq_f32(FN(low2)(s, t), FN(high2)(s, t)));
+TFM__BODY void FN(turn)(float *to, const float *from) { /* to[c][r] = from[r][c], 16 x 16 */
+    for (int c = 0; c < 16; c += 4, to += 4 * 64, from += 4) {
+        TFM__QUADS {
+            const float *p = from + TFM__SLICE * 4 * i;
+            const float32x4_t a = vld1q_f32(p), b = vld1q_f32(p + TFM__SLICE);
+            const float32x4_t d = vld1q_f32(p + 2 * TFM__SLICE), e = vld1q_f32(p + 3 * TFM__SLICE);
+            const float32x4_t ab = vzip1q_f32(a, b), de = vzip1q_f32(d, e), ba = vzip2q_f32(a, b), ed = vzip2q_f32(d, e);
+            vst1q_f32(to + 4 * i, FN(low2)(ab, de)), vst1q_f32(to + 64 + 4 * i, FN(high2)(ab, de));
+            vst1q_f32(to + 128 + 4 * i, FN(low2)(ba, ed)), vst1q_f32(to + 192 + 4 * i, FN(high2)(ba, ed));
+        }
     }
-    return r;
 }
 TFM__BODY float FN(sum)(VF a) {
     const float32x4_t s = FN(sum4)(a);
@@ -10220,19 +10227,18 @@ TFM__BODY float FN(max_all)(VF a) {
     m = wasm_f32x4_pmax(wasm_i32x4_shuffle(m, m, 2, 3, 2, 3), m);
     return wasm_f32x4_extract_lane(wasm_f32x4_pmax(wasm_i32x4_shuffle(m, m, 1, 1, 1, 1), m), 0);
 }
-TFM__BODY VF FN(sum16)(const VF *a) { /* the tree of sum, four at a time from 4 lanes on */
-    VF r;
-    for (int i = 0; i < 4; i++, a += 4) {
-        v128_t s[4];
-        TFM__UNROLL
-        for (int j = 0; j < 4; j++) {
-            s[j] = wasm_f32x4_add(wasm_f32x4_add(a[j].v[0], a[j].v[2]), wasm_f32x4_add(a[j].v[1], a[j].v[3]));
-        }
-        const v128_t low = wasm_f32x4_add(wasm_i32x4_shuffle(s[0], s[1], 0, 1, 4, 5), wasm_i32x4_shuffle(s[0], s[1], 2, 3, 6, 7));
-        const v128_t high = wasm_f32x4_add(wasm_i32x4_shuffle(s[2], s[3], 0, 1, 4, 5), wasm_i32x4_shuffle(s[2], s[3], 2, 3, 6, 7));
-        r.v[i] = wasm_f32x4_add(wasm_i32x4_shuffle(low, high, 0, 2, 4, 6), wasm_i32x4_shuffle(low, high, 1, 3, 5, 7));
+TFM__BODY void FN(turn)(float *to, const float *from) { /* to[c][r] = from[r][c], 16 x 16 */
+    TFM__LOOP
+    for (int i = 0; i < 16; i++) {
+        const float *p = from + TFM__SLICE * 4 * (i % 4) + i / 4 * 4;
+        float *t = to + i / 4 * 256 + 4 * (i % 4);
+        const v128_t a = wasm_v128_load(p), b = wasm_v128_load(p + TFM__SLICE);
+        const v128_t d = wasm_v128_load(p + 2 * TFM__SLICE), e = wasm_v128_load(p + 3 * TFM__SLICE);
+        const v128_t ab = wasm_i32x4_shuffle(a, b, 0, 4, 1, 5), de = wasm_i32x4_shuffle(d, e, 0, 4, 1, 5);
+        const v128_t ba = wasm_i32x4_shuffle(a, b, 2, 6, 3, 7), ed = wasm_i32x4_shuffle(d, e, 2, 6, 3, 7);
+        wasm_v128_store(t, wasm_i32x4_shuffle(ab, de, 0, 1, 4, 5)), wasm_v128_store(t + 64, wasm_i32x4_shuffle(ab, de, 2, 3, 6, 7));
+        wasm_v128_store(t + 128, wasm_i32x4_shuffle(ba, ed, 0, 1, 4, 5)), wasm_v128_store(t + 192, wasm_i32x4_shuffle(ba, ed, 2, 3, 6, 7));
     }
-    return r;
 }
 TFM__BODY int32_t FN(isum)(VI a) {
     const v128_t s = wasm_i32x4_add(wasm_i32x4_add(a.v[0], a.v[1]), wasm_i32x4_add(a.v[2], a.v[3]));
@@ -10279,6 +10285,7 @@ TFM__BODY VI FN(byte)(VB a, int j) {
 #define TFM__ROWS 4
 #define TFM__EACH_OUTPUT TFM__EACH_PART
 #define TFM__BESIDE 2
+#define TFM__SUMS 8
 #define TFM__EACH_TOKEN _Pragma("clang loop unroll(disable)")
 #define TFM__EACH_PART _Pragma("clang loop unroll(disable)")
 #if defined(__wasm_relaxed_simd__) && !defined(TFM_WASM_DOT)
@@ -10583,10 +10590,10 @@ TFM__BODY float FN(sum)(VF a) {
     const float32x4_t s = vaddq_f32(vaddq_f32(a.v[0], a.v[2]), vaddq_f32(a.v[1], a.v[3]));
     return (vgetq_lane_f32(s, 0) + vgetq_lane_f32(s, 2)) + (vgetq_lane_f32(s, 1) + vgetq_lane_f32(s, 3));
 }
-TFM__BODY VF FN(sum16)(const VF *a) {
-    float s[16];
-    for (int i = 0; i < 16; i++) s[i] = FN(sum)(a[i]);
-    return FN(load)(s);
+TFM__BODY void FN(turn)(float *to, const float *from) { /* to[c][r] = from[r][c], 16 x 16 */
+    const uint32x4_t at = vmulq_n_u32(vidupq_n_u32(0, 1), TFM__SLICE);
+    for (int i = 0; i < 64; i++)
+        PART(store)(to + i / 4 * 64 + i % 4 * 4, vldrwq_gather_shifted_offset_f32(from + i % 4 * 4 * TFM__SLICE + i / 4, at));
 }
 TFM__BODY float FN(max_all)(VF a) {
     float m[4];
@@ -11084,6 +11091,9 @@ static void FN(embed)(float *out, const tfm_tensor *w, int64_t row, float scale)
 #ifndef TFM__BESIDE
 #define TFM__EACH_OUTPUT TFM__FLAT
 #define TFM__BESIDE 4 /* queries that share the loads of keys or values */
+#endif
+#ifndef TFM__SUMS
+#define TFM__SUMS 4 /* vectors that they have in registers */
 #endif
 
 /* y = acc + bias for the part of one token whose first row is `row`. */
@@ -12084,16 +12094,11 @@ typedef struct FN(block) {
     int n, u0, u1, j0[TFM__QUERIES], j1[TFM__QUERIES];
     FN(query) *rows[TFM__QUERIES];
     float (*score)[64], keep[TFM__QUERIES], take[TFM__QUERIES];
+    float *panel, *some; /* part of the keys or values as float32; [16 keys][TFM__SLICE] that will be turned */
 } FN(block);
 
 /* Keys or values of one kv head, stored in a ring. */
 typedef struct FN(ring) { const uint8_t *base; size_t row_bytes; int64_t length; } FN(ring);
-
-/* The first w lanes, the others 0. */
-TFM__BODY VF FN(only)(VF a, int64_t w) {
-    static const uint32_t lanes[32] = { ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u, ~0u };
-    return FN(from_bits)(FN(iand)(FN(bits)(a), FN(bits)(FN(load)((const float *)(const void *)(lanes + 16 - w)))));
-}
 
 /* Elements [16 c, 16 c + 16) of a cached row; `at` is where they stand, but for blocks of Q8_0. */
 TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *at, const uint8_t *row, int64_t c) {
@@ -12106,37 +12111,34 @@ TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *at, const uint8_t *r
     return FN(mul)(FN(to_float)(FN(load_i8)(block + 2 + 16 * (c % 2))), FN(set)(FN(half)(d)));
 }
 
-/* panel[i][..] = elements [c0, c1) of position `first` + i as float32, in rows of `pitch` floats; n positions. What
-   lies beyond c1 in the last 16 is 0. whole: nothing does. */
-TFM__BODY void FN(read_rows)(const int32_t type, const int whole, float *panel, int64_t pitch, const FN(ring) *ring,
-                             int64_t first, int n, int64_t c0, int64_t c1) {
+/* to[i][TFM__SLICE] = elements [c0, c1) of position `first` + i as float32, n positions. What lies beyond c1 in the last 16
+   is anything. whole: nothing does. */
+TFM__BODY void FN(read_rows)(const int32_t type, const int whole, float *to, const FN(ring) *ring, int64_t first, int n,
+                             int64_t c0, int64_t c1) {
     const int64_t bytes = type == TFM_F32 ? 64 : 32, length = ring->length, full = c1 / 16, w = c1 % 16;
     uint8_t tail[64] = { 0 };
     int64_t slot = tfm__remainder(first, length);
-    for (int i = 0; i < n; i++, panel += pitch, slot = slot + 1 < length ? slot + 1 : 0) {
+    for (int i = 0; i < n; i++, to += TFM__SLICE, slot = slot + 1 < length ? slot + 1 : 0) {
         const uint8_t *row = ring->base + (size_t)slot * ring->row_bytes, *at = row + bytes * (c0 / 16);
-        float *to = panel;
-        for (int64_t c = c0 / 16; whole ? c < full : 16 * c < c1; c++, at += bytes, to += 16) {
-            const int last = !whole && c == full;
-            if (last && (TFM__NO_OVERREAD || (length - slot) * (int64_t)ring->row_bytes < bytes * (full + 1)))
+        float *v = to;
+        for (int64_t c = c0 / 16; whole ? c < full : 16 * c < c1; c++, at += bytes, v += 16) {
+            if (!whole && c == full && (TFM__NO_OVERREAD || (length - slot) * (int64_t)ring->row_bytes < bytes * (full + 1)))
                 at = (const uint8_t *)memcpy(tail, at, (size_t)(bytes / 16 * w));
-            const VF v = FN(load_kv)(type, at, row, c);
-            FN(store)(to, last ? FN(only)(v, w) : v);
+            FN(store)(v, FN(load_kv)(type, at, row, c));
         }
     }
 }
 
-TFM__BODY void FN(read_ring)(const int32_t type, float *panel, int64_t pitch, const FN(ring) *ring, int64_t first,
-                             int n, int64_t c0, int64_t c1) {
+TFM__BODY void FN(read_ring)(const int32_t type, float *to, const FN(ring) *ring, int64_t first, int n, int64_t c0,
+                             int64_t c1) {
     if (type == TFM_Q8_0 || (TFM__ROWS == 16 && c1 % 16 == 0)) /* Q8_0 has blocks of 32 */
-        FN(read_rows)(type, 1, panel, pitch, ring, first, n, c0, c1);
-    else FN(read_rows)(type, 0, panel, pitch, ring, first, n, c0, c1);
+        FN(read_rows)(type, 1, to, ring, first, n, c0, c1);
+    else FN(read_rows)(type, 0, to, ring, first, n, c0, c1);
 }
 
 #define TFM__READ_RING(T) \
-    static void FN(read_ring_##T)(float *panel, int64_t pitch, const FN(ring) *r, int64_t first, int n, int64_t c0, \
-                                  int64_t c1) { \
-        FN(read_ring)(TFM_##T, panel, pitch, r, first, n, c0, c1); \
+    static void FN(read_ring_##T)(float *to, const FN(ring) *r, int64_t first, int n, int64_t c0, int64_t c1) { \
+        FN(read_ring)(TFM_##T, to, r, first, n, c0, c1); \
     }
 TFM__READ_RING(F32)
 TFM__READ_RING(F16)
@@ -12144,86 +12146,87 @@ TFM__READ_RING(BF16)
 TFM__READ_RING(Q8_0)
 #undef TFM__READ_RING
 
-static void FN(read_cache)(int32_t type, float *panel, int64_t pitch, const FN(ring) *r, int64_t first, int n,
-                           int64_t c0, int64_t c1) {
+static void FN(read_cache)(int32_t type, float *to, const FN(ring) *r, int64_t first, int n, int64_t c0, int64_t c1) {
     switch (type) {
-    case TFM_F32: FN(read_ring_F32)(panel, pitch, r, first, n, c0, c1); break;
-    case TFM_F16: FN(read_ring_F16)(panel, pitch, r, first, n, c0, c1); break;
-    case TFM_BF16: FN(read_ring_BF16)(panel, pitch, r, first, n, c0, c1); break;
-    case TFM_Q8_0: FN(read_ring_Q8_0)(panel, pitch, r, first, n, c0, c1); break;
+    case TFM_F32: FN(read_ring_F32)(to, r, first, n, c0, c1); break;
+    case TFM_F16: FN(read_ring_F16)(to, r, first, n, c0, c1); break;
+    case TFM_BF16: FN(read_ring_BF16)(to, r, first, n, c0, c1); break;
+    case TFM_Q8_0: FN(read_ring_Q8_0)(to, r, first, n, c0, c1); break;
     default: break;
+    }
+}
+
+/* panel[c - c0][64] = elements [c0, c1) of the block's keys; those that nobody sees are 0. */
+static void FN(read_keys)(const FN(block) *b, int32_t type, const FN(ring) *keys, int64_t c0, int64_t c1) {
+    for (int j = 0; j < 64; j += 16) {
+        const int from = j > b->u0 ? j : b->u0, to = j + 16 < b->u1 ? j + 16 : b->u1;
+        if (from >= to) {
+            for (int64_t c = 0; c < c1 - c0; c++) FN(store)(b->panel + 64 * c + j, FN(set)(0.0f));
+            continue;
+        }
+        if (to - from < 16) memset(b->some, 0, 4 * 16 * TFM__SLICE);
+        FN(read_cache)(type, b->some + TFM__SLICE * (from - j), keys, b->first + from, to - from, c0, c1);
+        for (int64_t c = 0; c < c1 - c0; c += 16) FN(turn)(b->panel + 64 * c + j, b->some + c);
     }
 }
 
 static float FN(bf16)(float x) { return tfm__bf16_to_f32(tfm__f32_to_bf16(x)); }
 
-/* The last w elements of one key, where they are fewer than a part has rows. part: every 16 / TFM__ROWS times 16th. */
-TFM__NOINLINE void FN(dots_rest)(int nr, FN(query) *const *rows, const float *key, int64_t c, int64_t w, PF *part) {
-    for (int r = 0; r < nr; r++, part += 16 * (16 / TFM__ROWS))
-        *part = PART(madd)(PART(get)(rows[r]->q + c, w, 0.0f), PART(load)(key + c), *part);
+/* acc[r][i] += the sum over k < n of a[r][k] * b[k][16 i ..], k ascending. Rows of b are `pitch` apart. */
+TFM__INNER void FN(products)(const int nr, const int nc, PF (*acc)[4], const float *const *a, const float *b, int64_t pitch,
+                             int64_t n) {
+    for (int64_t k = 0; k < n; k++, b += pitch) {
+        PF x[4];
+        TFM__FLAT
+        for (int i = 0; i < nc; i++) x[i] = PART(load)(b + 16 * i);
+        TFM__FLAT
+        for (int r = 0; r < nr; r++) {
+            const PF one = PART(set)(a[r][k]);
+            TFM__FLAT
+            for (int i = 0; i < nc; i++) acc[r][i] = PART(madd)(one, x[i], acc[r][i]);
+        }
+    }
 }
 
-/* part[r][i] = q[r] * key[i - i0], elements 16 c + lane summed over c; nk keys at a time share the loads of nr
-   queries. */
-TFM__INNER void FN(dots)(const int nr, FN(query) *const *rows, const float *keys, int64_t pitch, int i0, int i1,
-                        int64_t head_dim, PF (*part)[16][16 / TFM__ROWS]) {
-    const int nk = TFM__PANEL < 4096 ? 1 : TFM__STRIPS == 4 || TFM__ROWS == 4 ? 4 : 1; /* as many chains as registers */
+/* score[j] of queries r0 .. r0 + nr: elements [c0, c0 + n) of q times those of 64 keys, added to what elements before them gave. */
+TFM__INNER void FN(dots)(const int nr, const FN(block) *b, int r0, int64_t c0, int64_t n) {
+    const int nc = TFM__SUMS / nr < 4 ? TFM__SUMS / nr : 4, step = 16 * nc;
     const float *q[4];
     TFM__FLAT
-    for (int r = 0; r < nr; r++) q[r] = rows[r]->q;
-    for (int i = i0; i < i1; i += nk, keys += nk * pitch) {
+    for (int r = 0; r < nr; r++) q[r] = b->rows[r0 + r]->q + c0;
+    for (int j0 = b->u0 / step * step; j0 < b->u1; j0 += step) {
         TFM__EACH_PART
-        for (int p = 0; p < 16 / TFM__ROWS; p++) {
+        for (int j = j0; j < j0 + 16; j += TFM__ROWS) {
             PF acc[4][4];
-            TFM__FLAT
+            TFM__EACH_TOKEN
             for (int r = 0; r < nr; r++) {
                 TFM__FLAT
-                for (int k = 0; k < nk; k++) acc[r][k] = PART(set)(0.0f);
+                for (int i = 0; i < nc; i++) acc[r][i] = c0 ? PART(load)(b->score[r0 + r] + j + 16 * i) : PART(set)(0.0f);
             }
-            int64_t c = TFM__ROWS * p;
-            for (; c + TFM__ROWS <= head_dim; c += 16) {
-                PF key[4];
-                TFM__FLAT
-                for (int k = 0; k < nk; k++) key[k] = PART(load)(keys + k * pitch + c);
-                TFM__FLAT
-                for (int r = 0; r < nr; r++) {
-                    const PF x = PART(load)(q[r] + c);
-                    TFM__FLAT
-                    for (int k = 0; k < nk; k++) acc[r][k] = PART(madd)(x, key[k], acc[r][k]);
-                }
-            }
-            TFM__FLAT
+            FN(products)(nr, nc, acc, q, b->panel + j, 64, n);
+            TFM__EACH_TOKEN
             for (int r = 0; r < nr; r++) {
                 TFM__FLAT
-                for (int k = 0; k < nk; k++) part[r][i + k][p] = acc[r][k];
+                for (int i = 0; i < nc; i++) PART(store)(b->score[r0 + r] + j + 16 * i, acc[r][i]);
             }
-            for (int k = 0; k < nk && c < head_dim; k++) FN(dots_rest)(nr, rows, keys + k * pitch, c, head_dim - c, &part[0][i + k][p]);
         }
     }
 }
 
 /* out = out * keep + (sum over j of p[j] v[j]) * take in a part of nc times 16 elements from d on, for rows r0 .. r0 + nr that see
-   the same positions. values: [from u0 on][TFM__SLICE]. */
+   the same positions. values: those elements of the positions from u0 on. */
 TFM__INNER void FN(mix)(const int nr, const int nc, const FN(block) *b, int r0, const float *values, int64_t d,
                        int64_t w) {
+    const int j0 = b->j0[r0];
+    const float *weights[4];
     PF acc[4][4];
     TFM__FLAT
     for (int r = 0; r < nr; r++) {
+        weights[r] = b->score[r0 + r] + j0;
         TFM__FLAT
         for (int i = 0; i < nc; i++) acc[r][i] = PART(set)(0.0f);
     }
-    values += TFM__SLICE * (b->j0[r0] - b->u0);
-    for (int j = b->j0[r0]; j < b->j1[r0]; j++, values += TFM__SLICE) {
-        PF x[4];
-        TFM__FLAT
-        for (int i = 0; i < nc; i++) x[i] = PART(load)(values + 16 * i);
-        TFM__FLAT
-        for (int r = 0; r < nr; r++) {
-            const PF weight = PART(set)(b->score[r0 + r][j]);
-            TFM__FLAT
-            for (int i = 0; i < nc; i++) acc[r][i] = PART(madd)(weight, x[i], acc[r][i]);
-        }
-    }
+    FN(products)(nr, nc, acc, weights, values + TFM__SLICE * (j0 - b->u0), TFM__SLICE, b->j1[r0] - j0);
     TFM__EACH_TOKEN
     for (int r = 0; r < nr; r++) {
         TFM__FLAT
@@ -12235,19 +12238,17 @@ TFM__INNER void FN(mix)(const int nr, const int nc, const FN(block) *b, int r0, 
     }
 }
 
-/* The same for the elements that the panel holds: as many at a time as there are registers, then the last. */
-TFM__INNER void FN(mix_rows)(const int nr, const FN(block) *b, int r0, const float *panel, int64_t d, int64_t nd) {
-    const int nc = nr == 1 || TFM__STRIPS == 4 || TFM__ROWS == 4 ? 4 : 1, beside = TFM__BESIDE == 4 ? nr : 1;
+/* The same for the nd elements that the panel holds: as many at a time as there are registers, then the last. */
+TFM__INNER void FN(mix_rows)(const int nr, const FN(block) *b, int r0, int64_t d, int64_t nd) {
+    const int nc = TFM__SUMS / nr < 4 ? TFM__SUMS / nr : 4;
     int64_t i = 0;
     for (; nc > 1 && i + 16 * nc <= nd; i += 16 * nc) {
         TFM__EACH_PART
-        for (int64_t c = i; c < i + 16; c += TFM__ROWS) FN(mix)(nr, nc, b, r0, panel + c, d + c, TFM__ROWS);
+        for (int64_t c = i; c < i + 16; c += TFM__ROWS) FN(mix)(nr, nc, b, r0, b->panel + c, d + c, TFM__ROWS);
     }
-    for (int r = 0; r < nr; r += beside) {
-        TFM__EACH_PART
-        for (int64_t c = i; c < nd; c += TFM__ROWS)
-            FN(mix)(beside, 1, b, r0 + r, panel + c, d + c, nd - c < TFM__ROWS ? nd - c : TFM__ROWS);
-    }
+    TFM__EACH_PART
+    for (int64_t c = i; c < nd; c += TFM__ROWS)
+        FN(mix)(nr, 1, b, r0, b->panel + c, d + c, nd - c < TFM__ROWS ? nd - c : TFM__ROWS);
 }
 
 /* As many queries side by side as there are. Functions of their own: in one large function gcc keeps the pointers of the
@@ -12258,13 +12259,8 @@ TFM__INNER void FN(mix_rows)(const int nr, const FN(block) *b, int r0, const flo
 #define TFM__APART TFM__INNER
 #endif
 #define TFM__ROWS_CASE(nr) \
-    TFM__APART void FN(dots_##nr)(FN(query) *const *rows, const float *keys, int64_t pitch, int i0, int i1, \
-                                     int64_t head_dim, PF (*part)[16][16 / TFM__ROWS]) { \
-        FN(dots)(nr, rows, keys, pitch, i0, i1, head_dim, part); \
-    } \
-    TFM__APART void FN(mix_##nr)(const FN(block) *b, int r0, const float *panel, int64_t d, int64_t nd) { \
-        FN(mix_rows)(nr, b, r0, panel, d, nd); \
-    }
+    TFM__APART void FN(dots_##nr)(const FN(block) *b, int r0, int64_t c0, int64_t n) { FN(dots)(nr, b, r0, c0, n); } \
+    TFM__APART void FN(mix_##nr)(const FN(block) *b, int r0, int64_t d, int64_t nd) { FN(mix_rows)(nr, b, r0, d, nd); }
 TFM__ROWS_CASE(1)
 TFM__ROWS_CASE(2)
 #if TFM__BESIDE == 4
@@ -12279,25 +12275,14 @@ TFM__ROWS_CASE(4)
 #define TFM__BY_COUNT(name, nr, args) ((nr) == 2 ? FN(name##_2) args : FN(name##_1) args)
 #endif
 
-/* score[r][j] = q[r] * k[j] for all j of [u0, u1). The panel holds 16 keys, or fewer of wide heads, and then there are
-   only four queries. */
-static void FN(scores)(FN(block) *b, const tfm_attention_args *a, const FN(ring) *keys, float *panel) {
-    const int64_t pitch = (a->head_dim + 15) / 16 * 16;
-    const int at_once = pitch <= TFM__PANEL / 16 ? 16 : pitch <= TFM__PANEL / 4 ? 4 : 1;
-    PF part[4][16][16 / TFM__ROWS];
-    for (int j = b->u0 / 16 * 16; j < b->u1; j += 16) {
-        for (int i = 0; i < 16; i += at_once) {
-            const int from = j + i > b->u0 ? j + i : b->u0, end = j + i + at_once, to = end < b->u1 ? end : b->u1;
-            if (from > j + i || to < end) memset(panel, 0, 4 * (size_t)(at_once * pitch));
-            if (from < to) {
-                float *at = panel + (from - j - i) * pitch;
-                FN(read_cache)(a->kv_type, at, pitch, keys, b->first + from, to - from, 0, a->head_dim);
-            }
-            for (int r = 0; r < b->n; r += TFM__BESIDE) {
-                const int nr = b->n - r < TFM__BESIDE ? b->n - r : TFM__BESIDE;
-                TFM__BY_COUNT(dots, nr, (b->rows + r, panel, pitch, i, i + at_once, a->head_dim, part + r % 4));
-                for (int k = 0; i + at_once == 16 && k < nr; k++) FN(store)(b->score[r + k] + j, FN(sum16)((const VF *)(const void *)part[r % 4 + k]));
-            }
+/* score[r][j] = q[r] * k[j] for all j of [u0, u1), by the elements that the panel holds: one chain over all of them. */
+static void FN(scores)(FN(block) *b, const tfm_attention_args *a, const FN(ring) *keys) {
+    for (int64_t c = 0; c < a->head_dim; c += TFM__SLICE) {
+        const int64_t n = a->head_dim - c < TFM__SLICE ? a->head_dim - c : (int64_t)TFM__SLICE;
+        FN(read_keys)(b, a->kv_type, keys, c, c + n);
+        for (int r = 0; r < b->n; r += TFM__BESIDE) {
+            const int nr = b->n - r < TFM__BESIDE ? b->n - r : TFM__BESIDE;
+            TFM__BY_COUNT(dots, nr, (b, r, c, n));
         }
     }
 }
@@ -12368,13 +12353,13 @@ static void FN(weigh)(FN(block) *b, const tfm_attention_args *a) {
     for (int r = 0; r < b->n; r++) b->rows[r]->l = b->rows[r]->l * b->keep[r] + sum[r] * b->take[r];
 }
 
-static void FN(values)(FN(block) *b, const tfm_attention_args *a, const FN(ring) *values, float *panel) {
+static void FN(values)(FN(block) *b, const tfm_attention_args *a, const FN(ring) *values) {
     for (int64_t d = 0; d < a->head_dim; d += TFM__SLICE) {
         const int64_t nd = a->head_dim - d < TFM__SLICE ? a->head_dim - d : (int64_t)TFM__SLICE;
-        FN(read_cache)(a->kv_type, panel, TFM__SLICE, values, b->first + b->u0, b->u1 - b->u0, d, d + nd);
+        FN(read_cache)(a->kv_type, b->panel, values, b->first + b->u0, b->u1 - b->u0, d, d + nd);
         for (int r = 0, nr; r < b->n; r += nr) {
             for (nr = 1; nr < TFM__BESIDE && r + nr < b->n && b->j0[r + nr] == b->j0[r] && b->j1[r + nr] == b->j1[r];) nr++;
-            TFM__BY_COUNT(mix, nr, (b, r, panel, d, nd));
+            TFM__BY_COUNT(mix, nr, (b, r, d, nd));
         }
     }
 }
@@ -12415,10 +12400,11 @@ static void FN(queries)(const tfm_attention_args *a, int64_t kv_head, FN(query) 
     const FN(ring) keys = { (const uint8_t *)a->k + offset, (size_t)row_bytes, a->length };
     const FN(ring) values = { (const uint8_t *)a->v + offset, (size_t)row_bytes, a->length };
     int64_t begin = rows[0].begin, end = rows[0].end;
-    float stack[TFM__PANEL + 64 * TFM__QUERIES + 16]; /* and room to align */
-    float *panel = stack + (64 - ((uintptr_t)stack & 63)) % 64 / 4;
+    float stack[TFM__PANEL + 64 * TFM__QUERIES + 16 * TFM__SLICE + 16]; /* and room to align */
     FN(block) b;
-    b.score = (float(*)[64])(void *)(panel + TFM__PANEL);
+    b.panel = stack + (64 - ((uintptr_t)stack & 63)) % 64 / 4;
+    b.score = (float(*)[64])(void *)(b.panel + TFM__PANEL);
+    b.some = b.score[TFM__QUERIES];
     for (int r = 0; r < n; r++) {
         begin = rows[r].begin < begin ? rows[r].begin : begin;
         end = rows[r].end > end ? rows[r].end : end;
@@ -12429,9 +12415,9 @@ static void FN(queries)(const tfm_attention_args *a, int64_t kv_head, FN(query) 
     for (int64_t first = begin / 64 * 64; first < end; first += 64) {
         FN(look)(&b, a, first, rows, n);
         if (!b.n) continue;
-        FN(scores)(&b, a, &keys, panel);
+        FN(scores)(&b, a, &keys);
         FN(weigh)(&b, a);
-        FN(values)(&b, a, &values, panel);
+        FN(values)(&b, a, &values);
     }
     for (int r = 0; r < n; r++) {
         if (a->sinks) FN(sink)(&rows[r], hd);
@@ -12442,7 +12428,6 @@ static void FN(queries)(const tfm_attention_args *a, int64_t kv_head, FN(query) 
 
 static void FN(attention)(const tfm_attention_args *a, int64_t item0, int64_t item1) {
     const int64_t n = a->n, group = a->n_heads / a->n_kv_heads;
-    const int most = a->head_dim <= TFM__PANEL / 16 ? TFM__QUERIES : 4;
     TFM__ASSERT(item0 >= 0 && item1 <= a->n_heads * n && a->n_heads % a->n_kv_heads == 0 && a->pos >= 0);
     TFM__ASSERT(a->head_dim >= 1 && a->head_dim <= 1024 && a->length >= 1);
     TFM__ASSERT(a->kv_type != TFM_Q8_0 || a->head_dim % 32 == 0);
@@ -12464,7 +12449,7 @@ static void FN(attention)(const tfm_attention_args *a, int64_t item0, int64_t it
                 row->begin = a->window > 0 && row->end > a->window ? row->end - a->window : 0;
                 if (a->chunk > 0) row->begin = tfm__quotient(a->pos + t, a->chunk) * a->chunk;
                 if (a->mask) row->begin = tfm__mask_begin(a, row->head, (int32_t)(a->pos + t), row->begin);
-                if (++used < most) continue;
+                if (++used < TFM__QUERIES) continue;
                 FN(queries)(a, kv, rows, used);
                 used = 0;
             }
@@ -12516,6 +12501,7 @@ static const tfm_kernels FN(kernels) = {
 #undef TFM__SHARED
 #undef TFM__ROWS
 #undef TFM__BESIDE
+#undef TFM__SUMS
 #undef TFM__LDEXP
 #undef TFM__APART
 #undef TFM__BY_COUNT
