@@ -9259,6 +9259,7 @@ TFM__LIFT3(madd) /* c + a * b */
 TFM__LIFT3(nmadd) /* c - a * b */
 TFM__LIFT2(VF, max)
 TFM__LIFT2(VF, min)
+TFM__BODY VF FN(pick)(VF a, VF b, VF yes, VF no) { TFM__LANES no.v[i] = FN(pick_lane)(a.v[i], b.v[i], yes.v[i], no.v[i]); return no; }
 TFM__BODY VI FN(bits)(VF a) { VI r; memcpy(r.v, a.v, 64); return r; }
 TFM__BODY VF FN(from_bits)(VI a) { VF r; memcpy(r.v, a.v, 64); return r; }
 TFM__BODY VI FN(round)(VF a) { VI r; TFM__LANES r.v[i] = FN(round_lane)(a.v[i]); return r; }
@@ -12291,44 +12292,58 @@ static int FN(sees_at)(const tfm_attention_args *a, const FN(query) *row, int64_
     return tfm__sees(a, row->head, (int32_t)row->end - 1, (int32_t)j);
 }
 
-/* What follows on a dot product: scale, cap, distance, mask. Of the 64, those 16 that lie outside [j0, j1) altogether are
-   not read, here or later; they may never have been written. Returns the maximum. */
+/* What follows on a dot product: scale, cap, distance, mask. Scores outside [j0, j1) become -infinity; those of all 16 that
+   lie there may never have been written. Returns the maximum. */
 static float FN(finish_scores)(float *score, const tfm_attention_args *a, const FN(query) *row, int64_t first, int j0,
                               int j1) {
     static const float count[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
-    for (int j = j0 / 16 * 16; j < j1; j += 16) {
-        VF s = FN(mul)(FN(load)(score + j), FN(set)(a->scale));
-        if (a->softcap > 0) s = FN(cap)(s, FN(set)(a->softcap));
-        if (a->slopes && !a->slopes_bf16) {
-            const VF distance = FN(sub)(FN(load)(count), FN(set)(tfm__count(row->end - 1 - first - j)));
-            s = FN(madd)(FN(set)(row->slope), distance, s);
+    const VF none = FN(set)(-TFM__INFINITY);
+    VF top = none;
+    for (int j = 0; j < 64; j += 16) {
+        VF s = none;
+        if (j + 16 > j0 && j < j1) {
+            s = FN(mul)(FN(load)(score + j), FN(set)(a->scale));
+            if (a->softcap > 0) s = FN(cap)(s, FN(set)(a->softcap));
+            if (a->slopes && !a->slopes_bf16) {
+                const VF distance = FN(sub)(FN(load)(count), FN(set)(tfm__count(row->end - 1 - first - j)));
+                s = FN(madd)(FN(set)(row->slope), distance, s);
+            }
+            if (j < j0 || j + 16 > j1) {
+                const VF lane = FN(load)(count);
+                s = FN(pick)(lane, FN(set)((float)(j1 - j)), s, none);
+                s = FN(pick)(lane, FN(set)((float)(j0 - j)), none, s);
+            }
+            top = FN(max)(top, s);
         }
         FN(store)(score + j, s);
     }
-    for (int j = j0 / 16 * 16; j < j0; j++) score[j] = -TFM__INFINITY;
-    float *last = score + j1 / 16 * 16; /* large vectors wait if they are loaded after stores of their lanes */
-    if (TFM__ROWS == 16 && j1 % 16) FN(store)(last, FN(load_n)(last, j1 % 16, -TFM__INFINITY));
-    for (int j = j1; TFM__ROWS < 16 && j % 16; j++) score[j] = -TFM__INFINITY;
+    if (!a->mask && !(a->slopes && a->slopes_bf16)) return FN(max_all)(top);
     for (int j = j0; a->slopes && a->slopes_bf16 && j < j1; j++)
         score[j] += a->scale * FN(bf16)(row->slope * tfm__count(first + j));
     for (int j = j0; a->mask && j < j1; j++) if (!FN(sees_at)(a, row, first + j)) score[j] = -TFM__INFINITY;
-    return FN(maximum)(score + j0 / 16 * 16, (j1 + 15) / 16 * 16 - j0 / 16 * 16);
+    return FN(maximum)(score, 64);
 }
 
-static float FN(exp_one)(float x) {
+/* e^x, or 0 where it would be subnormal: numbers that processors take a hundred cycles for. */
+TFM__BODY VF FN(weight)(VF x) {
+    const VF least = FN(set)(-87.0f);
+    return FN(pick)(x, least, FN(set)(0.0f), FN(exp)(FN(max)(least, x)));
+}
+
+static float FN(weight_one)(float x) {
     float v[16];
-    FN(store)(v, FN(exp)(FN(set)(x)));
+    FN(store)(v, FN(weight)(FN(set)(x)));
     return v[0];
 }
 
-/* Turns the scores of [j0, j1), and those beside them that finish_scores made -infinity, into weights against their
-   maximum; returns the weights' sum. */
+/* Turns the scores of a block into weights against their maximum; returns the weights' sum. The chains of e^x are long: where
+   registers hold them, all four are under way at a time, and where vectors are loops, only those that see anything. */
 static float FN(weights)(float *score, int j0, int j1, float top) {
     VF e[4];
     TFM__UNROLL
     for (int i = 0; i < 4; i++) {
-        e[i] = FN(set)(0.0f);
-        if (16 * i + 16 > j0 && 16 * i < j1) e[i] = FN(exp)(FN(sub)(FN(load)(score + 16 * i), FN(set)(top)));
+        const int some = TFM__ROWS == 16 || (16 * i + 16 > j0 && 16 * i < j1);
+        e[i] = some ? FN(weight)(FN(sub)(FN(load)(score + 16 * i), FN(set)(top))) : FN(set)(0.0f);
         FN(store)(score + 16 * i, e[i]);
     }
     return FN(sum)(FN(add)(FN(add)(e[0], e[1]), FN(add)(e[2], e[3])));
@@ -12348,8 +12363,8 @@ static void FN(weigh)(FN(block) *b, const tfm_attention_args *a) {
         row->m = m;
     }
     for (int r = 0; r < b->n; r++) sum[r] = FN(weights)(b->score[r], b->j0[r], b->j1[r], top[r]);
-    TFM__EACH(i, w, b->n) FN(put)(b->keep + i, FN(exp)(FN(get)(b->keep + i, w, 0.0f)), w);
-    TFM__EACH(i, w, b->n) FN(put)(b->take + i, FN(exp)(FN(get)(b->take + i, w, 0.0f)), w);
+    TFM__EACH(i, w, b->n) FN(put)(b->keep + i, FN(weight)(FN(get)(b->keep + i, w, 0.0f)), w);
+    TFM__EACH(i, w, b->n) FN(put)(b->take + i, FN(weight)(FN(get)(b->take + i, w, 0.0f)), w);
     for (int r = 0; r < b->n; r++) b->rows[r]->l = b->rows[r]->l * b->keep[r] + sum[r] * b->take[r];
 }
 
@@ -12366,8 +12381,8 @@ static void FN(values)(FN(block) *b, const tfm_attention_args *a, const FN(ring)
 
 /* The sink is merged like a block of one more position whose value is 0. */
 static void FN(sink)(FN(query) *row, int64_t head_dim) {
-    const float m = row->m > row->sink ? row->m : row->sink, keep = FN(exp_one)(row->m - m);
-    row->l = row->l * keep + FN(exp_one)(row->sink - m);
+    const float m = row->m > row->sink ? row->m : row->sink, keep = FN(weight_one)(row->m - m);
+    row->l = row->l * keep + FN(weight_one)(row->sink - m);
     TFM__EACH(i, w, head_dim) FN(put)(row->out + i, FN(mul)(FN(get)(row->out + i, w, 0.0f), FN(set)(keep)), w);
 }
 
