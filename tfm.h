@@ -9547,6 +9547,33 @@ TFM__BODY void FN(turn)(float *to, const float *from) { /* to[c][r] = from[r][c]
         }
     }
 }
+#define TFM__TURN_HALVES
+TFM__BODY void FN(turn_halves)(uint8_t *to, const uint8_t *from, size_t stride) { /* the same of 2 bytes; to: 32 bytes a row */
+    TFM__UNROLL
+    for (int c = 0; c < 2; c++, from += 16) {
+        __m256i a[8], b[8];
+        TFM__UNROLL
+        for (int i = 0; i < 8; i++) /* rows i and i + 8 */
+            a[i] = _mm256_inserti128_si256(_mm256_castsi128_si256(FN(load16)(from + stride * (size_t)i)),
+                                           FN(load16)(from + stride * (size_t)(i + 8)), 1);
+        TFM__UNROLL
+        for (int i = 0; i < 4; i++) {
+            b[i] = _mm256_unpacklo_epi16(a[2 * i], a[2 * i + 1]);
+            b[i + 4] = _mm256_unpackhi_epi16(a[2 * i], a[2 * i + 1]);
+        }
+        TFM__UNROLL
+        for (int i = 0; i < 4; i++) {
+            a[2 * i] = _mm256_unpacklo_epi32(b[2 * i], b[2 * i + 1]);
+            a[2 * i + 1] = _mm256_unpackhi_epi32(b[2 * i], b[2 * i + 1]);
+        }
+        TFM__UNROLL
+        for (int i = 0; i < 4; i++, to += 64) {
+            const __m256i low = a[i / 2 * 4 + i % 2], high = a[i / 2 * 4 + i % 2 + 2];
+            _mm256_storeu_si256((__m256i *)(void *)to, _mm256_unpacklo_epi64(low, high));
+            _mm256_storeu_si256((__m256i *)(void *)(to + 32), _mm256_unpackhi_epi64(low, high));
+        }
+    }
+}
 TFM__BODY int32_t FN(isum)(VI a) {
     __m256i s = _mm256_add_epi32(a.a, a.b);
     __m128i t = _mm_add_epi32(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
@@ -9773,6 +9800,37 @@ TFM__BODY void FN(turn)(float *to, const float *from) { /* to[c][r] = from[r][c]
         const __m512 ba = _mm512_unpackhi_ps(a, b), ed = _mm512_unpackhi_ps(d, e);
         _mm512_storeu_ps(to, _mm512_shuffle_ps(ab, de, 0x44)), _mm512_storeu_ps(to + 64, _mm512_shuffle_ps(ab, de, 0xee));
         _mm512_storeu_ps(to + 128, _mm512_shuffle_ps(ba, ed, 0x44)), _mm512_storeu_ps(to + 192, _mm512_shuffle_ps(ba, ed, 0xee));
+    }
+}
+#define TFM__TURN_HALVES
+TFM__BODY __m512i FN(load_four)(const uint8_t *a, const uint8_t *b) { /* 16 bytes of a, of b, and those after them */
+    __m512i v = _mm512_castsi128_si512(_mm_loadu_si128((const __m128i *)(const void *)a));
+    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(const void *)b), 1);
+    v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(const void *)(a + 16)), 2);
+    return _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(const void *)(b + 16)), 3);
+}
+TFM__BODY void FN(turn_halves)(uint8_t *to, const uint8_t *from, size_t stride) { /* the same of 2 bytes; to: 32 bytes a row */
+    __m512i a[8], b[8];
+    TFM__UNROLL
+    for (int i = 0; i < 8; i++) a[i] = FN(load_four)(from + stride * (size_t)i, from + stride * (size_t)(i + 8));
+    TFM__UNROLL
+    for (int i = 0; i < 4; i++) {
+        b[i] = _mm512_unpacklo_epi16(a[2 * i], a[2 * i + 1]);
+        b[i + 4] = _mm512_unpackhi_epi16(a[2 * i], a[2 * i + 1]);
+    }
+    TFM__UNROLL
+    for (int i = 0; i < 4; i++) {
+        a[2 * i] = _mm512_unpacklo_epi32(b[2 * i], b[2 * i + 1]);
+        a[2 * i + 1] = _mm512_unpackhi_epi32(b[2 * i], b[2 * i + 1]);
+    }
+    TFM__UNROLL
+    for (int i = 0; i < 4; i++, to += 64) { /* elements 2 i, 2 i + 1, and eight after either */
+        const __m512i low = a[i / 2 * 4 + i % 2], high = a[i / 2 * 4 + i % 2 + 2];
+        const __m512i even = _mm512_unpacklo_epi64(low, high), odd = _mm512_unpackhi_epi64(low, high);
+        _mm256_storeu_si256((__m256i *)(void *)to, _mm512_castsi512_si256(even));
+        _mm256_storeu_si256((__m256i *)(void *)(to + 32), _mm512_castsi512_si256(odd));
+        _mm256_storeu_si256((__m256i *)(void *)(to + 256), _mm512_extracti64x4_epi64(even, 1));
+        _mm256_storeu_si256((__m256i *)(void *)(to + 288), _mm512_extracti64x4_epi64(odd, 1));
     }
 }
 TFM__BODY int32_t FN(isum)(VI a) {
@@ -12157,6 +12215,29 @@ static void FN(read_cache)(int32_t type, float *to, const FN(ring) *r, int64_t f
     }
 }
 
+#ifdef TFM__TURN_HALVES
+TFM__BODY void FN(turn_rows)(const int32_t type, float *to, const uint8_t *rows, size_t row_bytes, int64_t n) {
+    for (int64_t c = 0; c < n; c += 16, rows += 32) {
+        uint8_t turned[16 * 32];
+        FN(turn_halves)(turned, rows, row_bytes);
+        TFM__UNROLL
+        for (int i = 0; i < 16; i++, to += 64)
+            FN(store)(to, type == TFM_F16 ? FN(load_f16)(turned + 32 * i) : FN(load_bf16)(turned + 32 * i));
+    }
+}
+
+/* to[c - c0][64 stands for 16] = elements [c0, c1) of the 16 keys from `first` on, turned and then widened: half the work, where
+   they are two bytes each and stand together in the ring. */
+static int FN(read_halves)(float *to, int32_t type, const FN(ring) *ring, int64_t first, int64_t c0, int64_t c1) {
+    const int64_t slot = tfm__remainder(first, ring->length);
+    const uint8_t *rows = ring->base + (size_t)slot * ring->row_bytes + 2 * c0;
+    if (c1 % 16 || slot + 16 > ring->length) return 0;
+    if (type == TFM_F16) return FN(turn_rows)(TFM_F16, to, rows, ring->row_bytes, c1 - c0), 1;
+    if (type == TFM_BF16) return FN(turn_rows)(TFM_BF16, to, rows, ring->row_bytes, c1 - c0), 1;
+    return 0;
+}
+#endif
+
 /* panel[c - c0][64] = elements [c0, c1) of the block's keys; those that nobody sees are 0. */
 static void FN(read_keys)(const FN(block) *b, int32_t type, const FN(ring) *keys, int64_t c0, int64_t c1) {
     for (int j = 0; j < 64; j += 16) {
@@ -12165,6 +12246,9 @@ static void FN(read_keys)(const FN(block) *b, int32_t type, const FN(ring) *keys
             for (int64_t c = 0; c < c1 - c0; c++) FN(store)(b->panel + 64 * c + j, FN(set)(0.0f));
             continue;
         }
+#ifdef TFM__TURN_HALVES
+        if (to - from == 16 && FN(read_halves)(b->panel + j, type, keys, b->first + j, c0, c1)) continue;
+#endif
         if (to - from < 16) memset(b->some, 0, 4 * 16 * TFM__SLICE);
         FN(read_cache)(type, b->some + TFM__SLICE * (from - j), keys, b->first + from, to - from, c0, c1);
         for (int64_t c = 0; c < c1 - c0; c += 16) FN(turn)(b->panel + 64 * c + j, b->some + c);
@@ -12518,6 +12602,7 @@ static const tfm_kernels FN(kernels) = {
 #undef TFM__BESIDE
 #undef TFM__SUMS
 #undef TFM__LDEXP
+#undef TFM__TURN_HALVES
 #undef TFM__APART
 #undef TFM__BY_COUNT
 #undef TFM__EACH_OUTPUT
