@@ -10769,9 +10769,8 @@ TFM__BODY EF EN(ldexp)(EF p, EI n, EF k) {
 }
 #endif
 
-/* e^x: x = n ln 2 + r, |r| <= ln 2 / 2, and a polynomial. Within 1.1 ulp; NaN stays NaN. */
-TFM__SHARED EF EN(exp)(EF x) {
-    x = EN(max)(EN(set)(-105.0f), EN(min)(EN(set)(90.0f), x));
+/* e^x for x in [-105, 90]: x = n ln 2 + r, |r| <= ln 2 / 2, and a polynomial. Within 1.1 ulp; NaN stays NaN. */
+TFM__SHARED EF EN(exp_of)(EF x) {
     const EI n = EN(round)(EN(mul)(x, EN(set)(1.44269504f)));
     const EF k = EN(to_float)(n);
     EF r = EN(nmadd)(k, EN(set)(0.693359375f), x);
@@ -10783,6 +10782,14 @@ TFM__SHARED EF EN(exp)(EF x) {
     p = EN(madd)(p, r, EN(set)(0.5f));
     p = EN(madd)(EN(mul)(r, r), p, r);
     return EN(ldexp)(EN(add)(p, EN(set)(1.0f)), n, k);
+}
+
+TFM__SHARED EF EN(exp)(EF x) { return EN(exp_of)(EN(max)(EN(set)(-105.0f), EN(min)(EN(set)(90.0f), x))); }
+
+/* e^x for x <= 0, but 0 where it would be subnormal: numbers that cost many processors a hundred cycles each. */
+TFM__BODY EF EN(weight)(EF x) {
+    const EF least = EN(set)(-87.0f);
+    return EN(pick)(x, least, EN(set)(0.0f), EN(exp_of)(EN(max)(least, x)));
 }
 
 TFM__BODY EF EN(abs)(EF x) { return EN(from_bits)(EN(iand)(EN(bits)(x), EN(iset)(0x7fffffff))); }
@@ -10862,6 +10869,7 @@ TFM__BODY EF EN(cap)(EF x, EF cap) { return EN(mul)(cap, EN(tanh)(EN(div)(x, cap
 
 #if TFM__PASS_PORTABLE
 TFM__BODY VF FN(exp)(VF x) { for (int i = 0; i < 16; i++) x.v[i] = EN(exp)(x.v[i]); return x; }
+TFM__BODY VF FN(weight)(VF x) { for (int i = 0; i < 16; i++) x.v[i] = EN(weight)(x.v[i]); return x; }
 TFM__BODY VF FN(act)(VF x, const int32_t act) { for (int i = 0; i < 16; i++) x.v[i] = EN(act)(x.v[i], act); return x; }
 TFM__BODY VF FN(cap)(VF x, VF cap) { for (int i = 0; i < 16; i++) x.v[i] = EN(cap)(x.v[i], cap.v[i]); return x; }
 #endif
@@ -12381,14 +12389,16 @@ static int FN(sees_at)(const tfm_attention_args *a, const FN(query) *row, int64_
 static float FN(finish_scores)(float *score, const tfm_attention_args *a, const FN(query) *row, int64_t first, int j0,
                               int j1) {
     static const float count[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
-    const VF none = FN(set)(-TFM__INFINITY);
+    const VF none = FN(set)(-TFM__INFINITY), scale = FN(set)(a->scale);
+    const int capped = a->softcap > 0, sloped = a->slopes && !a->slopes_bf16, rounded = a->slopes && a->slopes_bf16;
     VF top = none;
+    TFM__UNROLL
     for (int j = 0; j < 64; j += 16) {
         VF s = none;
         if (j + 16 > j0 && j < j1) {
-            s = FN(mul)(FN(load)(score + j), FN(set)(a->scale));
-            if (a->softcap > 0) s = FN(cap)(s, FN(set)(a->softcap));
-            if (a->slopes && !a->slopes_bf16) {
+            s = FN(mul)(FN(load)(score + j), scale);
+            if (capped) s = FN(cap)(s, FN(set)(a->softcap));
+            if (sloped) {
                 const VF distance = FN(sub)(FN(load)(count), FN(set)(tfm__count(row->end - 1 - first - j)));
                 s = FN(madd)(FN(set)(row->slope), distance, s);
             }
@@ -12401,17 +12411,10 @@ static float FN(finish_scores)(float *score, const tfm_attention_args *a, const 
         }
         FN(store)(score + j, s);
     }
-    if (!a->mask && !(a->slopes && a->slopes_bf16)) return FN(max_all)(top);
-    for (int j = j0; a->slopes && a->slopes_bf16 && j < j1; j++)
-        score[j] += a->scale * FN(bf16)(row->slope * tfm__count(first + j));
+    if (!a->mask && !rounded) return FN(max_all)(top);
+    for (int j = j0; rounded && j < j1; j++) score[j] += a->scale * FN(bf16)(row->slope * tfm__count(first + j));
     for (int j = j0; a->mask && j < j1; j++) if (!FN(sees_at)(a, row, first + j)) score[j] = -TFM__INFINITY;
     return FN(maximum)(score, 64);
-}
-
-/* e^x, or 0 where it would be subnormal: numbers that processors take a hundred cycles for. */
-TFM__BODY VF FN(weight)(VF x) {
-    const VF least = FN(set)(-87.0f);
-    return FN(pick)(x, least, FN(set)(0.0f), FN(exp)(FN(max)(least, x)));
 }
 
 static float FN(weight_one)(float x) {
