@@ -71,20 +71,20 @@ static void capped(tiny_model *t) {
  * fused, and of those that round twice. No truth (that is test_families'), but the same on every machine. */
 static const struct { const char *name; void (*edit)(tiny_model *); uint64_t known[2][2]; } models[] = {
     { "plain and window", plain,
-      { { 0x23eba95356feff26u, 0x5fc8840bfa68137du },
-        { 0xd9c6deef07e4f811u, 0xff443cfa476ed64fu } } },
+      { { 0xef4a36f0c00867bau, 0x6a3e206562f4f9b8u },
+        { 0xfb219b100ccc7841u, 0xc721062505ea22feu } } },
     { "experts, sinks, chunks", experts,
-      { { 0x0709cd159648322fu, 0xb2925b04d5219f22u },
-        { 0x1afcc0e8c45093dfu, 0xacfb8dbfc3b0ebeau } } },
+      { { 0x74f70d8303302901u, 0x23f4200c6139bb94u },
+        { 0x42cf74be02d62b3cu, 0x753968c83424f314u } } },
     { "parallel blocks", parallel,
-      { { 0x720f7e0474580c96u, 0x99ffcc0a881811fcu },
-        { 0xf4277ad8ab57aaedu, 0x9760481933436e47u } } },
+      { { 0xf5a182bf13443126u, 0xdd6c3a17fccf08e1u },
+        { 0x1b9b3980fdb1693du, 0x95df9a594ae7d4c6u } } },
     { "ALiBi", slopes,
-      { { 0x39d5025a4c0aba5bu, 0x4544da96a89d7515u },
-        { 0x360a3325f6ba67abu, 0x828e87747cd979a9u } } },
+      { { 0xa4548e782b99ed3fu, 0x44a61208dd9c59bbu },
+        { 0x5eb55da3f24ac55fu, 0x7efc4557f05b9577u } } },
     { "soft-caps, partial RoPE, norms of q and k", capped,
-      { { 0x108cc9f1be7deff2u, 0xe03bca7dc431a091u },
-        { 0xda5134c91decce8eu, 0xc02e5e65f2fea183u } } },
+      { { 0xc457436dbd2a4ca8u, 0x79e02e8acf097230u },
+        { 0xfe10c44f65f4fb1eu, 0x0ea2fcf63509aff3u } } },
 };
 enum { N_MODELS = sizeof models / sizeof models[0] };
 
