@@ -9188,6 +9188,8 @@ TFM_API void tfm_rope_freqs(const tfm_rope_params *p, int64_t rope_len, float *i
 #endif
 #define TFM__STRIPS 1 /* float matmul: strips that share one activation */
 #define TFM__QUERIES 4 /* attention: queries that share a block in float32 */
+#define TFM__BESIDE 2
+#define TFM__EACH_OUTPUT TFM__FLAT
 #define TFM__FLIP 0   /* 1: the dot product wants 8-bit codes + 128 */
 
 typedef struct FN(vf) { float v[16]; } FN(vf);
@@ -9259,7 +9261,6 @@ TFM__LIFT3(madd) /* c + a * b */
 TFM__LIFT3(nmadd) /* c - a * b */
 TFM__LIFT2(VF, max)
 TFM__LIFT2(VF, min)
-TFM__BODY VF FN(pick)(VF a, VF b, VF yes, VF no) { TFM__LANES no.v[i] = FN(pick_lane)(a.v[i], b.v[i], yes.v[i], no.v[i]); return no; }
 TFM__BODY VI FN(bits)(VF a) { VI r; memcpy(r.v, a.v, 64); return r; }
 TFM__BODY VF FN(from_bits)(VI a) { VF r; memcpy(r.v, a.v, 64); return r; }
 TFM__BODY VI FN(round)(VF a) { VI r; TFM__LANES r.v[i] = FN(round_lane)(a.v[i]); return r; }
@@ -12384,6 +12385,21 @@ static int FN(sees_at)(const tfm_attention_args *a, const FN(query) *row, int64_
     return tfm__sees(a, row->head, (int32_t)row->end - 1, (int32_t)j);
 }
 
+/* The scores of lanes [from, to), of the others -infinity. */
+TFM__BODY VF FN(within)(VF s, int from, int to) {
+#if TFM__ROWS == 16
+    static const float count[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+    const VF lane = FN(load)(count), none = FN(set)(-TFM__INFINITY);
+    s = FN(pick)(lane, FN(set)((float)to), s, none);
+    return FN(pick)(lane, FN(set)((float)from), none, s);
+#else
+    float v[16];
+    FN(store)(v, s);
+    for (int i = 0; i < 16; i++) if (i < from || i >= to) v[i] = -TFM__INFINITY;
+    return FN(load)(v);
+#endif
+}
+
 /* What follows on a dot product: scale, cap, distance, mask. Scores outside [j0, j1) become -infinity; those of all 16 that
    lie there may never have been written. Returns the maximum. */
 static float FN(finish_scores)(float *score, const tfm_attention_args *a, const FN(query) *row, int64_t first, int j0,
@@ -12402,11 +12418,7 @@ static float FN(finish_scores)(float *score, const tfm_attention_args *a, const 
                 const VF distance = FN(sub)(FN(load)(count), FN(set)(tfm__count(row->end - 1 - first - j)));
                 s = FN(madd)(FN(set)(row->slope), distance, s);
             }
-            if (j < j0 || j + 16 > j1) {
-                const VF lane = FN(load)(count);
-                s = FN(pick)(lane, FN(set)((float)(j1 - j)), s, none);
-                s = FN(pick)(lane, FN(set)((float)(j0 - j)), none, s);
-            }
+            if (j < j0 || j + 16 > j1) s = FN(within)(s, j0 - j, j1 - j);
             top = FN(max)(top, s);
         }
         FN(store)(score + j, s);
