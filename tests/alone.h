@@ -1,5 +1,5 @@
-/* alone.h - check() and its counts for a test that is a program of its own; tests/main.c has that of run_tests. Included once, after
- * ALONE_NAME is defined: the word that stands before what failed. */
+/* alone.h - check() and its counts for a test that is a program of its own; tests/main.c has that of run_tests.
+ * Included once, after ALONE_NAME is defined: the word that stands before what failed. */
 #ifndef TEST_ALONE_H
 #define TEST_ALONE_H
 

@@ -65,7 +65,8 @@ void output_use(output *o, int code, const char *what) {
     cfg.size = sizeof cfg;
     cfg.n_ctx = 4;
     cfg.n_batch = 2;
-    if (tfm_session_size(o->model, &cfg, &bytes, NULL) || bytes > 1 << 24 || tfm_session_new(o->model, &cfg, &s, NULL)) return;
+    if (tfm_session_size(o->model, &cfg, &bytes, NULL) || bytes > 1 << 24 || tfm_session_new(o->model, &cfg, &s, NULL))
+        return;
     tfm_eval(s, ids, tfm_model_config_of(o->model)->n_vocab > 1 ? 2 : 1, NULL);
     tfm_session_free(s);
 }

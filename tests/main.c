@@ -2,9 +2,9 @@
  *
  *     build/run_tests [--list] [--dir DIR] [--data DIR] [NAME...]
  *
- * runs the tests whose names contain one of the NAMEs (default: all but the long ones, which are named in full). --dir is where they may write (default:
- * build/tests), --data where the committed files lie (default: tests). A new test is a function `void test_xxx(void)`
- * and its two lines below: the declaration and the row.
+ * runs the tests whose names contain one of the NAMEs (default: all but the long ones, which are named in full). --dir
+ * is where they may write (default: build/tests), --data where the committed files lie (default: tests). A new test is
+ * a function `void test_xxx(void)` and its two lines below: the declaration and the row.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -172,7 +172,7 @@ static void run_test(const test *t) {
     fflush(stdout);
 }
 
-/* Whether one of the n filters is part of the name (of a long test: is the name); no filters select all that are not long. */
+/* Whether one of the n filters is part of the name (of a long test: is the name); no filters: all that are not long. */
 static int selected(const test *t, char **filters, int n) {
     for (int i = 0; i < n; i++)
         if (t->is_long ? !strcmp(t->name, filters[i]) : strstr(t->name, filters[i]) != NULL) return 1;

@@ -20,7 +20,7 @@ __attribute__((format(printf, 1, 2)))
 #endif
 void skip(const char *format, ...);
 
-/* Where tests may write: a folder of their own below the build folder, "build/tests" unless the runner was told another. */
+/* Where tests may write: a folder of their own, "build/tests" unless the runner was told another. */
 const char *test_dir(void);
 /* Writes seeds_KIND/NAME there, for the fuzz targets; a failure counts. */
 void write_seed(const char *kind, const char *name, const void *bytes, size_t n);

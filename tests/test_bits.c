@@ -1,5 +1,5 @@
 /* test_bits.c - logits are the same bits whatever the threads, the chunks and the neighbours: every part of the forward
- * pass, every instruction set of this machine, every type of cache, exact and fast; and from one machine to the next. */
+ * pass, every instruction set of this machine, every type of cache, exact and fast; and from machine to machine. */
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,8 +67,8 @@ static void capped(tiny_model *t) {
     t->config.embed_scale = 8;
 }
 
-/* Hashes of the logits in exact mode with a float32 cache, and in fast mode with an f16 one: of the passes whose madd is
- * fused, and of those that round twice. No truth (that is test_families'), but the same on every machine. */
+/* Hashes of the logits in exact mode with a float32 cache, and in fast mode with an f16 one: of the passes whose madd
+ * is fused, and of those that round twice. No truth (that is test_families'), but the same on every machine. */
 static const struct { const char *name; void (*edit)(tiny_model *); uint64_t known[2][2]; } models[] = {
     { "plain and window", plain,
       { { 0xef4a36f0c00867bau, 0x6a3e206562f4f9b8u },
@@ -171,8 +171,9 @@ static void check_combination(const setting *s, int i, int n) {
     for (int k = 0; k < n; k++)
         check(!j[k].result && !memcmp(j[k].out, s->plain.out, (size_t)j[k].n_ids * N_VOCAB * sizeof(float)),
               "%s, %s, kv %d, act %d: %d threads, chunks of %d, %d at once: result %d, off by %g", s->model,
-              tfm_isa_name(j[k].cfg.isa), (int)j[k].cfg.kv, (int)j[k].cfg.act, (int)j[k].cfg.n_threads, (int)j[k].cfg.n_batch,
-              n, j[k].result, (double)tiny_max_diff(j[k].out, s->plain.out, (size_t)j[k].n_ids * N_VOCAB));
+              tfm_isa_name(j[k].cfg.isa), (int)j[k].cfg.kv, (int)j[k].cfg.act, (int)j[k].cfg.n_threads,
+              (int)j[k].cfg.n_batch, n, j[k].result,
+              (double)tiny_max_diff(j[k].out, s->plain.out, (size_t)j[k].n_ids * N_VOCAB));
 }
 
 static int fuses(int32_t isa) { return isa != TFM_ISA_SCALAR && isa != TFM_ISA_WASM; }
@@ -183,14 +184,15 @@ static uint64_t hash_of(const float *x, size_t n) {
     for (size_t i = 0; i < n; i++) { /* bytes as on a little-endian host */
         uint32_t u;
         memcpy(&u, x + i, 4);
-        const unsigned char b[4] = { (unsigned char)u, (unsigned char)(u >> 8), (unsigned char)(u >> 16), (unsigned char)(u >> 24) };
+        const unsigned char b[4] = { (unsigned char)u, (unsigned char)(u >> 8), (unsigned char)(u >> 16),
+                                     (unsigned char)(u >> 24) };
         tfm_hash_feed(&h, b, 4);
     }
     return tfm_hash_finish(&h);
 }
 
 /* The largest difference between passes that fuse and passes that do not, in units of the largest logit: twice what was
- * seen. The fast mode's is large because these weights are noise and a rounding of x can turn a code of an activation. */
+ * seen. The fast mode's is large because these weights are noise and a rounding of x can turn an activation's code. */
 static const float apart[2] = { 1.5e-5f, 0.05f };
 
 /* Against the other machines, and against the pass that came first (scalar). */
@@ -206,7 +208,9 @@ static void check_machines(const setting *s, int model, int fast, float *scalar)
     const float off = tiny_max_diff(s->plain.out, scalar, n) / tiny_max_abs(scalar, n);
     check(off <= apart[fast], "%s by %s, %s: off by %g of the largest logit", s->model, tfm_isa_name(isa),
           fast ? "fast" : "exact", (double)off);
-    if (getenv("TFM_BITS")) printf("%s %s %d: 0x%016llxu apart %g\n", s->model, tfm_isa_name(isa), fast, (unsigned long long)hash, (double)off);
+    if (getenv("TFM_BITS"))
+        printf("%s %s %d: 0x%016llxu apart %g\n", s->model, tfm_isa_name(isa), fast, (unsigned long long)hash,
+               (double)off);
 }
 
 /* One model under every instruction set. whole: every type of cache in both modes, alone and in company, every
@@ -242,7 +246,8 @@ static void check_model(int model, int whole, pool *outer) {
             run_job(&s.plain, 0);
             check(!s.plain.result, "%s: result %d", s.model, s.plain.result);
             if (usual) check_machines(&s, model, fast, scalar[fast]);
-            if (!whole && s.plain.cfg.isa == isa_best() && fast == model % 2) check_combination(&s, 11 + model % 3, N_NEIGHBOURS);
+            if (!whole && s.plain.cfg.isa == isa_best() && fast == model % 2)
+                check_combination(&s, 11 + model % 3, N_NEIGHBOURS);
             for (int c = 0; OWN_LOOP && !whole && s.plain.cfg.isa == isa_best() && c < N_COMBINATIONS; c++)
                 check_combination(&s, c, 1);
             for (int c = 0; whole && c < N_COMBINATIONS; c++) {

@@ -1,5 +1,5 @@
-/* Chat templates: the interpreter against what jinja2 and transformers made (tests/ref_chat.py), formats as data against
- * the same, limits on hostile templates, damaged sections, and marks that keep special tokens to the format.
+/* Chat templates: the interpreter against what jinja2 and transformers made (tests/ref_chat.py), formats as data
+ * against the same, limits on hostile templates, damaged sections, and marks that keep special tokens to the format.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -115,8 +115,9 @@ void test_chat_formats(void) {
 /* Few nodes that look at a megabyte each time they are walked: it counts as steps, too. */
 static void check_long_looks(void) {
     static const char *const looks[] = {
-        "x.isalpha()", "x | length", "x < y", "x.find('b')", "x.count('b')", "x is lower", "x.rfind(y[:-9])", "x.find(y[9:])",
-        "y[9:] in x", "x.startswith((y, x))", "x.strip('b' ~ x)", "x[-1]", "{x: 1}[x]", "{'a': 1}[x]", "[x, x, x, x] | map('length') | sum"};
+        "x.isalpha()", "x | length", "x < y", "x.find('b')", "x.count('b')", "x is lower", "x.rfind(y[:-9])",
+        "x.find(y[9:])", "y[9:] in x", "x.startswith((y, x))", "x.strip('b' ~ x)", "x[-1]", "{x: 1}[x]",
+        "{'a': 1}[x]", "[x, x, x, x] | map('length') | sum"};
     jinja_options few;
     memset(&few, 0, sizeof few);
     few.max_steps = 100000;
@@ -215,7 +216,8 @@ void test_chat_damage(void) {
           "a system text that is not first");
     unsigned char *rule = section.bytes + load_u32(section.bytes + 4 * (TFM_CHAT_TABLES + 2 * TFM_CHAT_RULES));
     rule[13] = 5; /* a mark of 1280 bytes: the time of looking for it would be quadratic */
-    check(tfm_chat_open(section.bytes, section.size, object, sizeof object, &c, &err) && strstr(err.msg, "1280"), "a long mark");
+    check(tfm_chat_open(section.bytes, section.size, object, sizeof object, &c, &err) && strstr(err.msg, "1280"),
+          "a long mark");
     rule[13] = 0;
     for (size_t i = 0; i < section.size; i++) {
         for (int k = 0; k < 4; k++) {
@@ -289,7 +291,8 @@ void test_chat_words(void) {
 /* Special tokens count only where all their bytes are marked. */
 void test_chat_marks(void) {
     static const char file[] =
-        "{\"model\": {\"type\": \"BPE\", \"vocab\": {\"a\": 0, \"b\": 1, \"<\": 2, \">\": 3, \"e\": 4, \"\xC4\xA0\": 5, \"ee\": 6}, "
+        "{\"model\": {\"type\": \"BPE\", "
+        "\"vocab\": {\"a\": 0, \"b\": 1, \"<\": 2, \">\": 3, \"e\": 4, \"\xC4\xA0\": 5, \"ee\": 6}, "
         "\"merges\": [\"e e\"]}, \"pre_tokenizer\": {\"type\": \"ByteLevel\", "
         "\"add_prefix_space\": false, \"use_regex\": false}, "
         "\"decoder\": {\"type\": \"ByteLevel\"}, \"added_tokens\": ["
@@ -330,8 +333,10 @@ void test_chat_marks(void) {
         const size_t room = tfm_encode_size(t, 2);
         check(tfm_encode_marked(t, "a\xFF", ones, 2, ids, 8, &n, arena_alloc(&a, room), room, &err) == TFM_ERR_ARG,
               "bad UTF-8");
-        check(tfm_encode_marked(t, "a", NULL, 1, ids, 8, &n, arena_alloc(&a, room), room, &err) == TFM_ERR_ARG, "no marks");
-        check(!tfm_encode_marked(t, "", NULL, 0, ids, 8, &n, arena_alloc(&a, room), room, &err) && !n, "nothing to mark");
+        check(tfm_encode_marked(t, "a", NULL, 1, ids, 8, &n, arena_alloc(&a, room), room, &err) == TFM_ERR_ARG,
+              "no marks");
+        check(!tfm_encode_marked(t, "", NULL, 0, ids, 8, &n, arena_alloc(&a, room), room, &err) && !n,
+              "nothing to mark");
     }
     arena_free(&a);
 }

@@ -197,7 +197,8 @@ static const config_row config_rows[] = {
     {"llama", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":2,\"twist\":1}", HEAD, "twist", NOTHING},
     {"llama", "\"rope_scaling\":{\"type\":\"linear\"}", HEAD, "factor is missing", NOTHING},
     {"llama", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":-2}", HEAD, "factor -2", NOTHING},
-    {"llama", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":0}", HEAD, "rope_scaling.factor: must not be 0", NOTHING},
+    {"llama", "\"rope_scaling\":{\"type\":\"linear\",\"factor\":0}", HEAD,
+     "rope_scaling.factor: must not be 0", NOTHING},
     {"llama", "\"rope_scaling\":4", HEAD, "rope_scaling: expected an object", NOTHING},
     {"llama", "\"rope_theta\":0", HEAD, "rope_theta", NOTHING},
     {"llama", "\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1],\"long_factor\":[2]}", HEAD,
@@ -223,8 +224,10 @@ static const config_row config_rows[] = {
     {"llama", "\"hidden_act\":\"xielu\"", HEAD, "hidden_act: \"xielu\"", NOTHING},
     {"llama", "\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":4}", HEAD, NULL, NOTHING},
     {"llama", "\"quantization_config\":{\"quant_method\":\"gptq\",\"bits\":3}", HEAD, "GPTQ of bits \"3\"", NOTHING},
-    {"llama", "\"quantization_config\":{\"quant_method\":\"awq\",\"version\":\"gemv\"}", HEAD, "AWQ version \"gemv\"", NOTHING},
-    {"llama", "\"quantization_config\":{\"quant_method\":\"bitsandbytes\"}", HEAD, "\"bitsandbytes\" is not read", NOTHING},
+    {"llama", "\"quantization_config\":{\"quant_method\":\"awq\",\"version\":\"gemv\"}", HEAD,
+     "AWQ version \"gemv\"", NOTHING},
+    {"llama", "\"quantization_config\":{\"quant_method\":\"bitsandbytes\"}", HEAD,
+     "\"bitsandbytes\" is not read", NOTHING},
     {"llama", "\"quantization_config\":{\"quant_method\":\"fp8\",\"weight_block_size\":[0,128]}", HEAD, "out of range",
      NOTHING},
     {"llama", "\"quantization_config\":{\"quant_method\":\"compressed-tensors\",\"format\":\"nvfp4-pack-quantized\"}",
@@ -269,8 +272,9 @@ static void check_row(const config_row *row) {
 
 /* What may stand in the place of a value, right for no key or for few. */
 static const char *const absurd[] = {
-    "0", "-1", "1", "2", "3", "2147483647", "2147483648", "-2147483648", "4294967297", "9223372036854775807", "1e400", "-1e-400",
-    "1e18", "0.5", "NaN", "-Infinity", "null", "true", "\"x\"", "\"\"", "[]", "[0]", "[[[[]]]]", "{}", "{\"a\":1}"};
+    "0", "-1", "1", "2", "3", "2147483647", "2147483648", "-2147483648", "4294967297", "9223372036854775807", "1e400",
+    "-1e-400", "1e18", "0.5", "NaN", "-Infinity", "null", "true", "\"x\"", "\"\"", "[]", "[0]", "[[[[]]]]", "{}",
+    "{\"a\":1}"};
 
 /* The end of the value that begins at p: a number, string, word or list. */
 static const char *value_end(const char *p) {
@@ -290,7 +294,8 @@ static void check_absurd(const config_row *row, const builder *b, size_t *turn) 
     for (const char *p = strchr(config, ':'); p; p = strchr(p + 1, ':')) {
         const char *end = value_end(p + 1);
         output o;
-        snprintf(other, sizeof other, "%.*s%s%s", (int)(p + 1 - config), config, absurd[(*turn)++ % (sizeof absurd / sizeof *absurd)], end);
+        snprintf(other, sizeof other, "%.*s%s%s", (int)(p + 1 - config), config,
+                 absurd[(*turn)++ % (sizeof absurd / sizeof *absurd)], end);
         output_start(&o);
         convert_options options = output_options(&o);
         output_use(&o, convert_files(&o, b, other, NULL, &options), other);

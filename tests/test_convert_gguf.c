@@ -261,11 +261,12 @@ static void check_gguf_damage(void) {
     free(g);
 }
 
-/* Numbers that lie, at every place of the metadata and the directory: counts, lengths, dimensions, offsets, hyper-parameters. */
+/* Numbers that lie, everywhere in metadata and directory: counts, lengths, dimensions, offsets, hyper-parameters. */
 static void check_gguf_numbers(void) {
-    static const uint64_t lies[] = {0, 1, 3, 255, 0x7fffffff, 0x80000000u, 0xffffffffu, 0x7fc00000 /* NaN */, 0x7f800000 /* inf */,
-                                    0xbf800000u /* -1 */, (uint64_t)1 << 32, (uint64_t)1 << 61, (uint64_t)1 << 63, ~(uint64_t)0,
-                                    ~(uint64_t)0 - 31};
+    static const uint64_t lies[] = {0, 1, 3, 255, 0x7fffffff, 0x80000000u, 0xffffffffu,
+                                    0x7fc00000 /* NaN */, 0x7f800000 /* inf */,
+                                    0xbf800000u /* -1 */, (uint64_t)1 << 32, (uint64_t)1 << 61, (uint64_t)1 << 63,
+                                    ~(uint64_t)0, ~(uint64_t)0 - 31};
     gguf_builder *g = calloc(1, sizeof *g);
     output o;
     if (!g) exit(1);
@@ -441,7 +442,8 @@ void test_convert_split(void) {
     split_part(&g[MORE], 1, PARTS, 11, "output.weight");
     split_part(&g[FEWER], 1, 2, 11, NULL);
     check_parts("whole", g, g + SECOND, g + THIRD, 0, NULL);
-    check_parts("its second part", g, g + SECOND, g + THIRD, 1, "m-00002-of-00003.gguf: is part 2 of 3, give the first");
+    check_parts("its second part", g, g + SECOND, g + THIRD, 1,
+                "m-00002-of-00003.gguf: is part 2 of 3, give the first");
     check_parts("one missing", g, NULL, g + THIRD, 0, "part m-00002-of-00003.gguf is missing");
     check_parts("swapped", g, g + THIRD, g + SECOND, 0, "m-00002-of-00003.gguf: split.no is 3");
     check_parts("one twice", g, g + SECOND, g + SECOND, 0, "m-00003-of-00003.gguf: split.no is 2");
@@ -562,7 +564,8 @@ void test_convert_llama2c(void) {
         check(row[2] == (float)l2c_code(first + i) * l2c_scale(first, i / L2C_GROUP), "llama2c: q[1][3][2] is %g",
               (double)row[2]);
         const tfm_config *c = tfm_model_config_of(o.model);
-        check(c->blocks[0].rope_style == TFM_ROPE_INTERLEAVED && c->n_ctx == L2C_SEQ && c->tied, "llama2c: description");
+        check(c->blocks[0].rope_style == TFM_ROPE_INTERLEAVED && c->n_ctx == L2C_SEQ && c->tied,
+              "llama2c: description");
         check_l2c_versions(o.model);
     }
     output_end(&o);
@@ -640,7 +643,8 @@ static void check_cannot_say(void) {
     output_start(&o);
     int code = output_convert(&o, g->file, g->size);
     check(!code, "qwen2: %s", code ? o.err.msg : "");
-    tfm_block *b = code ? NULL : (tfm_block *)(uintptr_t)tfm_model_config_of(o.model)->blocks; /* the test's own memory */
+    /* the test's own memory */
+    tfm_block *b = code ? NULL : (tfm_block *)(uintptr_t)tfm_model_config_of(o.model)->blocks;
     if (b) {
         b->attn_softcap = 7;
         check_to_gguf("a field of none", o.model, "attn_softcap is 7");

@@ -1,9 +1,9 @@
 /* test_dropin.c - the header as a stranger drops it in: two source files of one program, C or C++, any switch.
  *
  * Compiled twice by test_dropin.sh, with UNIT=1 and UNIT=2. Unit 1 always holds the implementation; unit 2 holds none
- * and uses that of unit 1, or, under TFM_STATIC, one of its own. Each builds a model in memory and runs it. The last line
- * on stdout holds a hash of the logits' bits, of the widest pass and of the scalar one: no compiler, flag or machine may
- * change the second.
+ * and uses that of unit 1, or, under TFM_STATIC, one of its own. Each builds a model in memory and runs it. The last
+ * line on stdout holds a hash of the logits' bits, of the widest pass and of the scalar one: no compiler, flag or
+ * machine may change the second.
  */
 #include "tfm.h" /* the declarations alone may come first, and twice */
 #include "tfm.h"

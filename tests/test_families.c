@@ -158,7 +158,8 @@ static int write_safetensors(const reference *ref, const char *dir, const char *
         else tiny_fill_bytes(values, t.count, t.name, (int)t.e, (float)t.offset);
         for (size_t k = 0; k < t.count; k++) store(bytes + k * width, values[k], t.dtype);
         body.write_at(body.user, at, bytes, t.count * width);
-        len = snprintf(text, sizeof text, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", i == first ? "{" : ",", t.name, t.dtype);
+        len = snprintf(text, sizeof text, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":[", i == first ? "{" : ",", t.name,
+                       t.dtype);
         for (size_t k = 0; k < json_count(t.shape); k++)
             len += snprintf(text + len, sizeof text - (size_t)len, "%s%s", k ? "," : "", json_at(t.shape, k)->u.text);
         len += snprintf(text + len, sizeof text - (size_t)len, "],\"data_offsets\":[%zu,%zu]}", at, data.size);
@@ -286,8 +287,8 @@ static void check_chunks(const variant *v, tfm_session_config cfg) {
     }
 }
 
-/* Where only the last row is wanted, the last layer leaves the others out once their keys and values are stored: all but
-   one id, then that one, which reads what they left. */
+/* Where only the last row is wanted, the last layer leaves the others out once their keys and values are stored: all
+   but one id, then that one, which reads what they left. */
 static void check_last(const variant *v, tfm_session_config cfg) {
     const int32_t n = (int32_t)v->ref->n_ids, sizes[] = { n, 3 };
     cfg.want = TFM_WANT_LAST;
@@ -302,8 +303,10 @@ static void check_last(const variant *v, tfm_session_config cfg) {
             r = tfm_eval(s, v->ref->ids + at, step, &err);
             check(!r, "%s, the last row: %s", v->ref->name, r ? err.msg : "");
             if (!r)
-                check(!memcmp(tfm_logits(s, 0), v->plain + (int64_t)(at + step - 1) * v->ref->n_vocab, (size_t)v->ref->n_vocab * 4),
-                      "%s: the last of %d rows has other bits in chunks of %d", v->ref->name, (int)(at + step), (int)sizes[i]);
+                check(!memcmp(tfm_logits(s, 0), v->plain + (int64_t)(at + step - 1) * v->ref->n_vocab,
+                              (size_t)v->ref->n_vocab * 4),
+                      "%s: the last of %d rows has other bits in chunks of %d", v->ref->name, (int)(at + step),
+                      (int)sizes[i]);
         }
         tfm_session_free(s);
     }
@@ -336,7 +339,7 @@ static int has_router(const tfm_model *m) {
     return 0;
 }
 
-/* Every instruction set against the reference: by the largest difference in exact mode, by the mean one in fast mode. */
+/* Every instruction set against the reference: by the largest difference in exact mode, by the mean in fast mode. */
 static void check_isas(const variant *v, tfm_session_config cfg) {
     const size_t n = (size_t)v->ref->n_ids * (size_t)v->ref->n_vocab;
     const int exact = cfg.act == TFM_ACT_MODE_F32;
@@ -347,7 +350,8 @@ static void check_isas(const variant *v, tfm_session_config cfg) {
         if (!isa_works(cfg.isa)) continue;
         snprintf(label, sizeof label, "%s by %s", v->ref->name, tfm_isa_name(cfg.isa));
         if (!tiny_logits(v->m, &cfg, v->ref->ids, v->ref->n_ids, v->out, label)) continue;
-        const double off = exact ? (double)tiny_max_diff(v->out, v->ref->logits, n) : tiny_mean_diff(v->out, v->ref->logits, n);
+        const double off = exact ? (double)tiny_max_diff(v->out, v->ref->logits, n)
+                                 : tiny_mean_diff(v->out, v->ref->logits, n);
         check(off <= bound, "%s, %s mode: off by %g, allowed %g", label, exact ? "exact" : "fast", off, bound);
     }
 }
@@ -364,7 +368,8 @@ static void check_greedy(const reference *ref, const tfm_model *m) {
     r = tfm_eval(s, ref->ids, ref->n_ids, &err);
     for (int64_t i = ref->n_ids; !r && i < total; i++) {
         const int id = tiny_argmax(tfm_logits(s, 0), ref->n_vocab);
-        check(id == ref->ids[i], "%s: greedy id %d is %d, not %d", ref->name, (int)(i - ref->n_ids), id, (int)ref->ids[i]);
+        check(id == ref->ids[i],
+              "%s: greedy id %d is %d, not %d", ref->name, (int)(i - ref->n_ids), id, (int)ref->ids[i]);
         if (id != ref->ids[i]) break;
         r = tfm_eval(s, ref->ids + i, 1, &err);
     }
@@ -382,9 +387,11 @@ static void check_exact(const reference *ref, const tfm_model *m, float *plain, 
     v.plain = plain;
     v.out = out;
     check(tfm_model_config_of(m)->n_vocab == ref->n_vocab, "%s: n_vocab is not %d", ref->name, (int)ref->n_vocab);
-    if (tfm_model_config_of(m)->n_vocab != ref->n_vocab || !tiny_logits(m, &cfg, ref->ids, ref->n_ids, plain, ref->name))
+    if (tfm_model_config_of(m)->n_vocab != ref->n_vocab ||
+        !tiny_logits(m, &cfg, ref->ids, ref->n_ids, plain, ref->name))
         return;
-    check(tiny_max_diff(plain, ref->logits, n) <= ref->tolerance, "%s: off by %g, allowed %g (largest logit %g)", ref->name,
+    check(tiny_max_diff(plain, ref->logits, n) <= ref->tolerance,
+          "%s: off by %g, allowed %g (largest logit %g)", ref->name,
           (double)tiny_max_diff(plain, ref->logits, n), (double)ref->tolerance, (double)ref->max_ref);
     check_chunks(&v, cfg);
     check_last(&v, cfg);
@@ -453,7 +460,8 @@ static int run_reference(const char *folder, const char *name) {
     check(!r, "%s: %s", name, r ? err.msg : "");
     if (!r) {
         const size_t n = (size_t)ref.n_ids * (size_t)ref.n_vocab;
-        float *plain = (float *)arena_array(&ref.mem, n, sizeof(float)), *out = (float *)arena_array(&ref.mem, n, sizeof(float));
+        float *plain = (float *)arena_array(&ref.mem, n, sizeof(float));
+        float *out = (float *)arena_array(&ref.mem, n, sizeof(float));
         tfm_model *m = open_exact(&ref, dir);
         if (m) check_exact(&ref, m, plain, out);
         if (m) said = check_as_gguf(&ref, m, out);

@@ -73,7 +73,8 @@ static int make_file(tiny_file *f, const tiny_model *t, int with_tokenizer) {
     memset(&mem, 0, sizeof mem);
     memset(&tokenizer, 0, sizeof tokenizer);
     int r = with_tokenizer ? make_tokenizer(&mem, &tokenizer) : 0;
-    if (!r) r = writer_begin(&w, &out, &mem, t ? &t->config : NULL, t ? t->weights : NULL, n, tokenizer.bytes, tokenizer.size, &err);
+    if (!r) r = writer_begin(&w, &out, &mem, t ? &t->config : NULL, t ? t->weights : NULL, n, tokenizer.bytes,
+                             tokenizer.size, &err);
     for (int64_t i = 0; !r && i < n; i++) r = writer_rows(&w, &t->weights[i].t, &err);
     if (!r) r = writer_end(&w, provenance, sizeof provenance - 1, &err);
     check(!r, "the file cannot be made");
@@ -133,7 +134,8 @@ static void forge_hashes(tiny_file *f) {
         const uint64_t at = load_u64(row + ROW_OFFSET), bytes = load_u64(row + ROW_BYTES);
         if (at <= f->size && bytes <= f->size - at) put_u64(row + ROW_HASH, hash_of(f->data + at, (size_t)bytes));
     }
-    if (n <= 64) put_u64(f->data + AT_TABLE_HASH, hash_of(f->data + TFM_FILE_HEADER_BYTES, n * (size_t)TFM_FILE_SECTION_BYTES));
+    if (n <= 64)
+        put_u64(f->data + AT_TABLE_HASH, hash_of(f->data + TFM_FILE_HEADER_BYTES, n * (size_t)TFM_FILE_SECTION_BYTES));
     put_u64(f->data + AT_SIZE, f->size);
     put_u64(f->data + AT_HASH, hash_of(f->data, 32));
 }
@@ -155,10 +157,11 @@ static void check_refused(const unsigned char *data, size_t n, tfm_result want, 
     const tfm_result r = tfm_model_from_memory(data, n, NULL, &m, &err);
     check(r && !m, "%s was accepted", what);
     if (!r) tfm_model_close(m);
-    else check((!want || r == want) && err.msg[0] && strstr(err.msg, names), "%s: result %d, '%s'", what, (int)r, err.msg);
+    else check((!want || r == want) && err.msg[0] && strstr(err.msg, names),
+               "%s: result %d, '%s'", what, (int)r, err.msg);
 }
 
-/* Whatever the file says: it is refused, or it runs. Under the sanitizers this shows that nothing is touched outside. */
+/* Whatever the file says: it is refused, or it runs. Under sanitizers this shows that nothing is touched outside. */
 static void survive(const tiny_file *f) {
     static const int32_t ids[] = { 1, 0, 2 };
     tfm_model *m;
@@ -179,7 +182,8 @@ static void survive(const tiny_file *f) {
         static uint64_t scratch[8192];
         char text[256];
         int64_t n = 0;
-        tfm_encode(tfm_model_tokenizer(m), "hello<end> \xc3\xa9", 13, TFM_ENCODE_PARSE_SPECIAL, out, 64, &n, scratch, sizeof scratch, NULL);
+        tfm_encode(tfm_model_tokenizer(m), "hello<end> \xc3\xa9", 13, TFM_ENCODE_PARSE_SPECIAL, out, 64, &n, scratch,
+                   sizeof scratch, NULL);
         for (int32_t i = -1; i < N_VOCAB + 1; i++) tfm_decode_text(tfm_model_tokenizer(m), &i, 1, 0, text, sizeof text);
     }
     tfm_model_close(m);
@@ -197,29 +201,35 @@ static void test_round_trip(const tiny_file *f, const tiny_model *t) {
     const tfm_config *c = tfm_model_config_of(m);
     const tfm_field *field = tfm_config_fields(&fields);
     for (int i = 0; i < fields; i++)
-        check(!memcmp((const char *)c + field[i].offset, (const char *)&t->config + field[i].offset, 4 * field[i].count),
+        check(!memcmp((const char *)c + field[i].offset, (const char *)&t->config + field[i].offset,
+                      4 * field[i].count),
               "%s is not what was written", field[i].name);
     field = tfm_block_fields(&fields);
     for (int i = 0; i < fields; i++)
         check(!memcmp((const char *)&c->blocks[1] + field[i].offset, (const char *)&t->blocks[1] + field[i].offset,
                       4 * field[i].count), "block 1: %s is not what was written", field[i].name);
     check(c->n_blocks == 2 && c->layer_block && !memcmp(c->layer_block, t->layer_block, 2), "layer_block");
-    check(tfm_model_block(m, 1) == &c->blocks[1] && !tfm_model_block(m, 2) && !tfm_model_block(m, -1), "tfm_model_block");
-    check(tfm_model_weight_count(m) == t->n_weights && !tfm_model_weight(m, t->n_weights, &w) && !tfm_model_weight(m, -1, &w), "count");
+    check(tfm_model_block(m, 1) == &c->blocks[1] && !tfm_model_block(m, 2) && !tfm_model_block(m, -1),
+          "tfm_model_block");
+    check(tfm_model_weight_count(m) == t->n_weights && !tfm_model_weight(m, t->n_weights, &w) &&
+          !tfm_model_weight(m, -1, &w), "count");
     for (int64_t i = 0; i < t->n_weights && tfm_model_weight(m, i, &w); i++) {
         const tfm_weight *x = &t->weights[i];
-        check(w.layer == x->layer && w.role == x->role && w.t.type == x->t.type && w.t.rows == x->t.rows && w.t.cols == x->t.cols &&
-              !((uintptr_t)w.t.data % 64), "weight %d", (int)i);
-        check(!memcmp(w.t.data, x->t.data, tfm_tensor_bytes(w.t.type, w.t.layout, w.t.rows, w.t.cols)), "weight %d: other bytes", (int)i);
+        check(w.layer == x->layer && w.role == x->role && w.t.type == x->t.type && w.t.rows == x->t.rows &&
+              w.t.cols == x->t.cols && !((uintptr_t)w.t.data % 64), "weight %d", (int)i);
+        check(!memcmp(w.t.data, x->t.data, tfm_tensor_bytes(w.t.type, w.t.layout, w.t.rows, w.t.cols)),
+              "weight %d: other bytes", (int)i);
     }
     check(tfm_model_tensor(m, -1, TFM_ROLE_HEAD).data == tfm_model_tensor(m, -1, TFM_ROLE_EMBED).data, "tied head");
     const void *p = tfm_model_section(m, TFM_SECTION_PROVENANCE, &n);
     check(p && n == sizeof provenance - 1 && !memcmp(p, provenance, n), "provenance");
-    check(!tfm_model_section(m, TFM_SECTION_CHAT, &n) && !n && !tfm_model_section(m, 1000, &n), "a section that is not there");
+    check(!tfm_model_section(m, TFM_SECTION_CHAT, &n) && !n && !tfm_model_section(m, 1000, &n),
+          "a section that is not there");
     tfm_error err;
     check(!tfm_model_verify(m, &err), "verify: %s", err.msg);
     tfm_model_close(m);
-    if (!make_file(&again, t, 1)) check(again.size == f->size && !memcmp(again.data, f->data, f->size), "written twice, the bytes differ");
+    if (!make_file(&again, t, 1))
+        check(again.size == f->size && !memcmp(again.data, f->data, f->size), "written twice, the bytes differ");
     tiny_file_free(&again);
 }
 
@@ -234,9 +244,11 @@ static void test_absent(void) {
     size_t need = 1;
     check(tfm_model_open(NULL, NULL, &m, &err) == TFM_ERR_ARG && strstr(err.msg, "path"), "no path");
     check(tfm_session_new(NULL, NULL, &s, &err) == TFM_ERR_ARG && strstr(err.msg, "model"), "no model");
-    check(!tfm_encode_size(NULL, 1) && tfm_encode(NULL, "a", 1, 0, &id, 1, &n, scratch, sizeof scratch, &err) == TFM_ERR_ARG &&
+    check(!tfm_encode_size(NULL, 1) &&
+          tfm_encode(NULL, "a", 1, 0, &id, 1, &n, scratch, sizeof scratch, &err) == TFM_ERR_ARG &&
           !n && strstr(err.msg, "no tokenizer"), "no tokenizer: %s", err.msg);
-    check(tfm_chat_render(NULL, NULL, 0, 0, NULL, NULL, NULL, 0, &need, &err) == TFM_ERR_ARG && !need, "no chat format");
+    check(tfm_chat_render(NULL, NULL, 0, 0, NULL, NULL, NULL, 0, &need, &err) == TFM_ERR_ARG && !need,
+          "no chat format");
 }
 
 /* Rows of the embedding that no token has: they decode to nothing and can be evaluated; what lies past them cannot. */
@@ -251,7 +263,8 @@ static void test_padded_rows(const tiny_file *f) {
         const size_t n = tfm_decode_text(t, ids, 4, 0, text, sizeof text);
         size_t bytes = 1;
         check(n == 6 && !memcmp(text, "hellox", 6), "ids without a piece print something");
-        check(!tfm_token_piece(t, N_TOKENS, &bytes) && !bytes && !tfm_token_flags(t, N_TOKENS), "a piece of an id that has none");
+        check(!tfm_token_piece(t, N_TOKENS, &bytes) && !bytes && !tfm_token_flags(t, N_TOKENS),
+              "a piece of an id that has none");
         check(!tfm_token_piece(t, N_VOCAB, &bytes) && !tfm_token_piece(t, -1, &bytes), "a piece of an id out of range");
     }
     tfm_session_config cfg = tiny_exact(8, 8);
@@ -323,8 +336,8 @@ static void test_forged(const tiny_file *f) {
     tiny_file_free(&forged);
 }
 
-/* Numbers that lie: every word of the description and of the directory, and every double word of the table of sections and of
-   the directory, becomes something absurd. */
+/* Numbers that lie: every word of the description and of the directory, and every double word of the table of sections
+   and of the directory, becomes something absurd. */
 static void test_lies(const tiny_file *f) {
     static const uint64_t lies[] = { 0, 1, 2, 3, 64, 65536, 0x7fffffff, 0x80000000u, 0xffffffffu, 0x7fc00000 /* NaN */,
         0xffc00000u, 0x7f800000 /* infinity */, 0xff800000u, 0xbf800000u /* -1 */, 0x7f7fffff, 0x00000001, 0x3f800000,
@@ -425,7 +438,8 @@ static void test_unknown(const tiny_file *f) {
     check_refused(g.data, g.size, TFM_ERR_UNSUPPORTED, "version 77 is newer", "a newer version");
     g.data[AT_VERSION] = 0;
     forge_hashes(&g);
-    check_refused(g.data, g.size, TFM_ERR_UNSUPPORTED, "version 0 is older than the first fixed one: convert", "version 0");
+    check_refused(g.data, g.size, TFM_ERR_UNSUPPORTED, "version 0 is older than the first fixed one: convert",
+                  "version 0");
     check(f->data[AT_VERSION] == 1 && TFM_FILE_VERSION == 1, "files are of version 1");
     memcpy(g.data, "GGUF", 4);
     check_refused(g.data, g.size, TFM_ERR_FORMAT, "not a .tfm", "another kind of file");
@@ -530,11 +544,13 @@ static void test_paths(const tiny_file *f) {
         check(!c.bytes, "%d bytes were not given back", (int)c.bytes);
     }
     check(tfm_model_open(test_dir(), NULL, &m, &err) && strstr(err.msg, test_dir()), "a directory: '%s'", err.msg);
-    check(tfm_model_open("no/such.tfm", NULL, &m, &err) == TFM_ERR_IO && strstr(err.msg, "no/such.tfm"), "no file: '%s'", err.msg);
+    check(tfm_model_open("no/such.tfm", NULL, &m, &err) == TFM_ERR_IO && strstr(err.msg, "no/such.tfm"),
+          "no file: '%s'", err.msg);
     snprintf(path, sizeof path, "%s/config.json", test_dir());
     out = file_open(path, "wb");
     check(out && fputs("{}", out) >= 0 && !fclose(out), "%s cannot be written", path);
-    check(tfm_model_open(path, NULL, &m, &err) == TFM_ERR_FORMAT && strstr(err.msg, "config.json"), "not a model: '%s'", err.msg);
+    check(tfm_model_open(path, NULL, &m, &err) == TFM_ERR_FORMAT && strstr(err.msg, "config.json"),
+          "not a model: '%s'", err.msg);
 }
 
 /* What tests/fuzz/fuzz_tfm.c begins with: the whole, and smaller files for its parts. */

@@ -87,7 +87,8 @@ static int64_t number_at(const json *list, size_t i) {
 static float *weights_of(const gguf_file *g, const char *name, size_t length, tensor_row *t) {
     tfm_error err;
     for (size_t i = 0; i < json_count(g->ref->tensors); i++) {
-        if (read_row(json_at(g->ref->tensors, i), t, &err) || strlen(t->name) != length || memcmp(t->name, name, length))
+        if (read_row(json_at(g->ref->tensors, i), t, &err) || strlen(t->name) != length ||
+            memcmp(t->name, name, length))
             continue;
         float *values = (float *)tiny_alloc(t->count * sizeof(float));
         tiny_fill(values, t->count, t->name, (int)t->e, (float)t->offset);

@@ -1,5 +1,5 @@
-/* test_imatrix.c - importance matrices: what is collected is the mean square of what the matrices meet, the file comes back
- * as it was, and damaged ones are refused.
+/* test_imatrix.c - importance matrices: what is collected is the mean square of what the matrices meet, the file comes
+ * back as it was, and damaged ones are refused.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -51,7 +51,8 @@ static void check_values(const imatrix *m, const both *b) {
         check(row != NULL, "layer %d has no row", (int)layer);
         for (int64_t i = 0; row && i < b->own.cols; i++) {
             const double mean = b->own.squares[layer][i] / (double)b->own.rows;
-            check(fabs((double)row[i] - mean) <= 1e-5 * mean + 1e-9, "layer %d input %d: %g, not %g", (int)layer, (int)i,
+            check(fabs((double)row[i] - mean) <= 1e-5 * mean + 1e-9,
+                  "layer %d input %d: %g, not %g", (int)layer, (int)i,
                   (double)row[i], mean);
         }
     }

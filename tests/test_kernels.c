@@ -129,7 +129,8 @@ static void test_format_values(void) {
         for (int64_t r = 0; r < 4; r++) {
             tfm_tensor_row(&t, r, row);
             tfm_source_row(&t, r, back);
-            check(!memcmp(back, blocks + (size_t)r * row_bytes, row_bytes), "%s row %d does not come back", info->name, (int)r);
+            check(!memcmp(back, blocks + (size_t)r * row_bytes, row_bytes),
+                  "%s row %d does not come back", info->name, (int)r);
             for (int64_t c = 0; c < 4 * cols; c++) {
                 hash = (hash ^ (bits_of(row[c / 4]) >> 8 * (c % 4) & 255)) * 0x100000001b3u;
             }
@@ -295,8 +296,8 @@ static void decode(block *b, int32_t type, const uint8_t *p) {
     }
 }
 
-/* acc + a * b, rounded once: some libraries' fmaf is not. The product is exact in double; where the sum is not, its last bit
- * is made odd, so that the second rounding cannot meet a tie that is none. */
+/* acc + a * b, rounded once: some libraries' fmaf is not. The product is exact in double; where the sum is not, its
+ * last bit is made odd, so that the second rounding cannot meet a tie that is none. */
 static float madd_fused(float a, float b, float acc) {
     const double product = (double)a * (double)b, x = (double)acc;
     double sum = product + x;
@@ -492,7 +493,8 @@ void test_kernel_matmul(void) {
             const tfm_type_info *info = tfm_type_get(sources[i].type);
             const int64_t cols = info->block == 32 ? 320 : 512;
             matmul_q8(k, &sources[i], info->block == 32 ? 96 : 512, 0);
-            for (int large = 1; large < 3 && sources[i].halves[0] == 0 && info->block == 32; large++) matmul_q8(k, &sources[i], 32, large);
+            for (int large = 1; large < 3 && sources[i].halves[0] == 0 && info->block == 32; large++)
+                matmul_q8(k, &sources[i], 32, large);
             const uint8_t *blocks = hashed_blocks(&sources[i], 8, 33 * cols / info->block);
             const tfm_tensor w = packed(info->type, info->type, blocks, 33, cols);
             matmul_f32(k, &w, info->name);
@@ -921,8 +923,8 @@ static void check_attention(const tfm_kernels *k, const attention_case *c, const
         }
     }
     tfm_attention_args a = { out, q, kc, vc, c->kv_type, c->n, c->n_heads, c->n_kv_heads, c->head_dim, c->pos,
-                             c->length, c->window, 0.3f / sqrtf((float)hd), c->softcap, slopes, 0, 0, NULL, m->mask, m->stride,
-                             m->columns, m->groups, m->part };
+                             c->length, c->window, 0.3f / sqrtf((float)hd), c->softcap, slopes, 0, 0, NULL, m->mask,
+                             m->stride, m->columns, m->groups, m->part };
     attention_reference(ref, c, &a, row);
     k->attention(&a, 0, items);
     const double e = error_of(out, ref, (int)(items * hd), 4);
@@ -1083,8 +1085,9 @@ void test_kernel_plain(void) {
         tfm_matmul_args a = { &t, NULL, w, 128, 0, 3, plain, 3, NULL, 0 }, b = a;
         b.y = y;
         PLAIN(10, x, tfm_matmul(&a, 0, 1), k->matmul(&b, 0, 1));
-        tfm_attention_args d = { plain, w, x, x, TFM_F32, 2, 2, 1, 8, 4, 8, 0, 0.3f, 0, NULL, 0, 0, NULL, 0, 0, 0, 0, 0 },
-                           e = d;
+        tfm_attention_args d = { plain, w, x, x, TFM_F32, 2, 2, 1, 8, 4, 8, 0, 0.3f, 0, NULL, 0, 0, NULL,
+                                 0, 0, 0, 0, 0 };
+        tfm_attention_args e = d;
         e.out = y;
         PLAIN(11, x, tfm_attention(&d, 0, 4), k->attention(&e, 0, 4));
 #undef PLAIN
@@ -1095,7 +1098,7 @@ void test_kernel_plain(void) {
     release();
 }
 
-/* --- alone ---------------------------------------------------------------------------------------------------------- */
+/* --- alone -------------------------------------------------------------------------------------------------------- */
 
 /* Without the runner, for machines that have no threads or directories: this file and tools/tfm_impl.c are enough. */
 #ifdef TEST_KERNELS_ALONE

@@ -68,7 +68,8 @@ static void test_sin_cos(void) {
     test_angles(tfm__f32_bits(0.25f), tfm__f32_bits(8.0f), 211);
     test_angles(tfm__f32_bits(131071.0f), tfm__f32_bits(131072.0f), 1);
     for (int k = 1; k < 20000; k++) /* around multiples of pi / 2, where digits cancel */
-        test_angles(tfm__f32_bits((float)(k * 1.5707963267948966)) - 1, tfm__f32_bits((float)(k * 1.5707963267948966)) + 1, 1);
+        test_angles(tfm__f32_bits((float)(k * 1.5707963267948966)) - 1,
+                    tfm__f32_bits((float)(k * 1.5707963267948966)) + 1, 1);
     tfm__sin_cos(TFM__INFINITY, &s, &c);
     check(s != s && c != c, "the sine of infinity is a number");
     tfm__sin_cos(TFM__NAN, &s, &c);

@@ -52,7 +52,7 @@ static convert_options quiet(void) {
     return o;
 }
 
-/* ---- EVERY ALLOCATION FAILS ONCE ------------------------------------------------------------------------------------ */
+/* ---- EVERY ALLOCATION FAILS ONCE --------------------------------------------------------------------------------- */
 
 /* One try of something that allocates: 0, or an error code and its message. */
 typedef int attempt(const void *what, tfm_error *err);
@@ -74,14 +74,17 @@ static void fail_each(const char *name, attempt *run, const void *what) {
             const int r = run(what, &err);
             check(heap_failed() > 0, "%s: call %ld did not come", name, at);
             heap_start(0, 0);
-            check(heap_live() == live, "%s: call %ld of %ld fails: %ld blocks are left (%s)", name, at, calls, heap_live() - live, err.msg);
-            check(!r || (err.msg[0] && !strchr(err.msg, '\n')), "%s: call %ld fails: result %d, message '%s'", name, at, r, err.msg);
+            check(heap_live() == live,
+                  "%s: call %ld of %ld fails: %ld blocks are left (%s)", name, at, calls, heap_live() - live, err.msg);
+            check(!r || (err.msg[0] && !strchr(err.msg, '\n')),
+                  "%s: call %ld fails: result %d, message '%s'", name, at, r, err.msg);
             survived += !r;
             refused += r != 0;
         }
     check(refused > 0, "%s: no failure was noticed", name);
     fflush(stdout);
-    printf("%-24s %ld allocations, %ld made to fail, %ld of these done without\n", name, calls, (calls + step - 1) / step, survived / 2);
+    printf("%-24s %ld allocations, %ld made to fail, %ld of these done without\n", name, calls,
+           (calls + step - 1) / step, survived / 2);
 }
 
 static int convert_folder(const void *what, tfm_error *err) {
@@ -196,7 +199,7 @@ static void test_failing_tokenizers(const json *kinds) {
     free(data);
 }
 
-/* ---- NOTHING IS ALLOCATED -------------------------------------------------------------------------------------------- */
+/* ---- NOTHING IS ALLOCATED ---------------------------------------------------------------------------------------- */
 
 /* Tokens, a conversation, evaluation on threads, sampling, decoding, moving: in memory that was had before. */
 static void use_text(const tfm_tokenizer *t, const char *text, size_t n) {
@@ -208,7 +211,8 @@ static void use_text(const tfm_tokenizer *t, const char *text, size_t n) {
     tfm_decoder d;
     if (tfm_encode_size(t, n) > sizeof scratch || tfm_encode_max(t, n) > 4096) return;
     heap_start(0, 0);
-    check(!tfm_encode(t, text, n, TFM_ENCODE_PARSE_SPECIAL, ids, 4096, &n_ids, scratch, sizeof scratch, &err), "%s", err.msg);
+    check(!tfm_encode(t, text, n, TFM_ENCODE_PARSE_SPECIAL, ids, 4096, &n_ids, scratch, sizeof scratch, &err),
+          "%s", err.msg);
     tfm_decode_text(t, ids, n_ids, 0, out, sizeof out);
     tfm_decode_init(&d, t, 0);
     for (int64_t i = 0; i < n_ids; i++) tfm_decode(&d, ids[i], out, sizeof out);
@@ -231,13 +235,15 @@ static void use_tokenizers(const json *root) {
         heap_start(0, 0);
         if (!r) r = tfm_tokenizer_open(section.bytes, section.size, mem, sizeof mem, &t, &err);
         check(!r && !heap_calls(), "a tokenizer: %s, %ld allocations", r ? err.msg : "", heap_calls());
-        for (size_t k = 0; !r && k < json_count(texts); k++) use_text(t, json_at(texts, k)->u.text, json_at(texts, k)->count);
+        for (size_t k = 0; !r && k < json_count(texts); k++)
+            use_text(t, json_at(texts, k)->u.text, json_at(texts, k)->count);
         arena_free(&a);
     }
 }
 
 static void use_chats(void) {
-    static const tfm_turn turns[] = { { TFM_CHAT_USER, "Hello!", 6 }, { TFM_CHAT_ASSISTANT, "Hi.", 3 }, { TFM_CHAT_USER, "And?", 4 } };
+    static const tfm_turn turns[] = { { TFM_CHAT_USER, "Hello!", 6 }, { TFM_CHAT_ASSISTANT, "Hi.", 3 },
+                                      { TFM_CHAT_USER, "And?", 4 } };
     arena a = { 0 };
     tfm_error err;
     source src;
@@ -301,7 +307,8 @@ static void use_session(const tfm_model *m, tfm_session *s, tfm_session *copy, s
     heap_start(0, 0);
     check(!tfm_eval(s, ids, 7, &err) && !tfm_eval(s, ids, 1, &err), "%s", err.msg);
     sample_some(s, n_vocab);
-    check(!tfm_session_rewind(s, 12, &err) && !tfm_session_restore(copy, s, bytes, &err) && !tfm_eval(copy, ids, 2, &err), "%s", err.msg);
+    check(!tfm_session_rewind(s, 12, &err) && !tfm_session_restore(copy, s, bytes, &err) &&
+          !tfm_eval(copy, ids, 2, &err), "%s", err.msg);
     check(!tfm_session_attach(s, bytes, m, NULL, &err), "%s", err.msg);
     check(!heap_calls(), "evaluating, sampling and copying allocates %ld times", heap_calls());
 }
@@ -323,7 +330,8 @@ static void use_model(const tfm_model *m) {
         check(!tfm_session_size(m, &cfg, &bytes, &err) && !heap_calls(), "tfm_session_size");
         void *mem = tiny_alloc(bytes), *other = tiny_alloc(bytes);
         heap_start(0, 0);
-        check(!tfm_session_init(m, &cfg, mem, bytes, &s, &err) && !tfm_session_init(m, &cfg, other, bytes, &copy, &err) &&
+        check(!tfm_session_init(m, &cfg, mem, bytes, &s, &err) &&
+              !tfm_session_init(m, &cfg, other, bytes, &copy, &err) &&
               !heap_calls(), "tfm_session_init: %ld allocations", heap_calls());
         if (s && copy) use_session(m, s, copy, bytes);
         tiny_free(mem);

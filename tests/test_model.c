@@ -48,7 +48,8 @@ static void check_error(tfm_result r, const tfm_error *err, tfm_result want, con
     check(r == want, "%s: result %d, not %d", what, (int)r, (int)want);
     if (r != want || r == TFM_OK) return;
     check(err->code == r, "%s: the error's code is %d", what, (int)err->code);
-    check(err->msg[0] && !strchr(err->msg, '\n') && strlen(err->msg) < sizeof err->msg, "%s: message '%s'", what, err->msg);
+    check(err->msg[0] && !strchr(err->msg, '\n') && strlen(err->msg) < sizeof err->msg,
+          "%s: message '%s'", what, err->msg);
     check(strstr(err->msg, names) != NULL, "%s: '%s' does not name '%s'", what, err->msg, names);
 }
 
@@ -153,13 +154,16 @@ static void test_wanted(fixture *f) {
         tfm_session *s = new_session(f->m, &cfg, "want");
         if (!s) return;
         check(!tfm_logits(s, 0) && !tfm_hidden(s, 0), "want %d: results before any eval", (int)want);
-        check_error(tfm_eval(s, f->ids, 20, &err), &err, rows ? TFM_ERR_ARG : TFM_OK, "n_batch", "more rows than n_batch");
+        check_error(tfm_eval(s, f->ids, 20, &err), &err, rows ? TFM_ERR_ARG : TFM_OK, "n_batch",
+                    "more rows than n_batch");
         if (rows) check(!tfm_eval(s, f->ids, 8, &err) && !tfm_eval(s, f->ids + 8, 5, &err), "want %d: eval", (int)want);
         check(!tfm_logits(s, 5) == (want != TFM_WANT_LAST), "want %d: logits of a row that is not there", (int)want);
         check(!tfm_logits(s, 0) == (want == TFM_WANT_HIDDEN || want == TFM_WANT_NONE), "want %d: logits", (int)want);
         check(!tfm_hidden(s, 0) == (want == TFM_WANT_NONE), "want %d: hidden rows", (int)want);
-        if (want == TFM_WANT_LAST) check(!memcmp(tfm_logits(s, 0), f->whole + 19 * N_VOCAB, N_VOCAB * 4), "want last: other bits");
-        if (want == TFM_WANT_ALL) check(!memcmp(tfm_logits(s, 4), f->whole + 12 * N_VOCAB, N_VOCAB * 4), "want all: other bits");
+        if (want == TFM_WANT_LAST)
+            check(!memcmp(tfm_logits(s, 0), f->whole + 19 * N_VOCAB, N_VOCAB * 4), "want last: other bits");
+        if (want == TFM_WANT_ALL)
+            check(!memcmp(tfm_logits(s, 4), f->whole + 12 * N_VOCAB, N_VOCAB * 4), "want all: other bits");
         tfm_session_free(s);
     }
 }
@@ -175,7 +179,8 @@ static void check_rewind(tfm_session *s, int high, int to) {
     tiny_ids(other, N_IDS, N_VOCAB, "detour");
     if (high > at) tiny_continue(s, N_VOCAB, 4, other, high - at, ignored, "detour");
     check(!tfm_session_rewind(s, to, &err), "rewind from %d to %d", high, to);
-    check(tfm_session_length(s) == to && !tfm_logits(s, 0), "rewind to %d: the length is %d", to, (int)tfm_session_length(s));
+    check(tfm_session_length(s) == to && !tfm_logits(s, 0),
+          "rewind to %d: the length is %d", to, (int)tfm_session_length(s));
 }
 
 static void test_rewind(fixture *f) {
@@ -224,7 +229,8 @@ static int untouched(const unsigned char *p, unsigned char byte) {
 static void test_session_size(fixture *f) {
     static const struct { int32_t batch, kv, act, want, threads; } rows[] = {
         { 1, TFM_KV_F32, TFM_ACT_MODE_F32, TFM_WANT_ALL, 1 },  { 3, TFM_KV_F16, TFM_ACT_MODE_Q8, TFM_WANT_LAST, 2 },
-        { 16, TFM_KV_BF16, TFM_ACT_MODE_Q8, TFM_WANT_ALL, 3 }, { 40, TFM_KV_Q8_0, TFM_ACT_MODE_F32, TFM_WANT_HIDDEN, 7 },
+        { 16, TFM_KV_BF16, TFM_ACT_MODE_Q8, TFM_WANT_ALL, 3 },
+        { 40, TFM_KV_Q8_0, TFM_ACT_MODE_F32, TFM_WANT_HIDDEN, 7 },
         { 7, TFM_KV_DEFAULT, TFM_ACT_MODE_DEFAULT, TFM_WANT_NONE, 0 },
     };
     tfm_error err;
@@ -237,12 +243,15 @@ static void test_session_size(fixture *f) {
         cfg.want = rows[i].want;
         cfg.n_threads = rows[i].threads;
         cfg.parallel.run = tiny_backwards;
-        check(!tfm_session_size(f->m, &cfg, &bytes, &err) && !tfm_session_size(f->m, &cfg, &again, &err) && bytes == again,
+        check(!tfm_session_size(f->m, &cfg, &bytes, &err) && !tfm_session_size(f->m, &cfg, &again, &err) &&
+              bytes == again,
               "tfm_session_size, row %d", (int)i);
         unsigned char *mem = (unsigned char *)tiny_alloc(bytes + GUARD);
         memset(mem, 0xA5, bytes + GUARD);
-        check_error(tfm_session_init(f->m, &cfg, mem, bytes - 1, &s, &err), &err, TFM_ERR_MEMORY, "bytes", "a byte too few");
-        check_error(tfm_session_init(f->m, &cfg, mem + 16, bytes, &s, &err), &err, TFM_ERR_MEMORY, "64", "memory not aligned");
+        check_error(tfm_session_init(f->m, &cfg, mem, bytes - 1, &s, &err), &err, TFM_ERR_MEMORY, "bytes",
+                    "a byte too few");
+        check_error(tfm_session_init(f->m, &cfg, mem + 16, bytes, &s, &err), &err, TFM_ERR_MEMORY, "64",
+                    "memory not aligned");
         check(!tfm_session_init(f->m, &cfg, mem, bytes, &s, &err), "tfm_session_init, row %d", (int)i);
         for (int64_t at = 0; s && at < N_IDS; at += rows[i].batch) {
             const int64_t n = N_IDS - at < rows[i].batch ? N_IDS - at : rows[i].batch;
@@ -265,7 +274,8 @@ static void test_kv_formula(fixture *f) {
             const size_t want = 2 * n_kv_heads * types[i].bytes_of_32 * (2 * 40 + 2 * slots);
             size_t bytes = 0;
             cfg.kv = without.kv = types[i].kv;
-            check(!tfm_session_kv_bytes(f->m, &cfg, &bytes, NULL) && bytes == want, "kv %d, n_batch %d: %d bytes, not %d",
+            check(!tfm_session_kv_bytes(f->m, &cfg, &bytes, NULL) && bytes == want,
+                  "kv %d, n_batch %d: %d bytes, not %d",
                   (int)types[i].kv, (int)n_batch, (int)bytes, (int)want);
         }
 }
@@ -317,7 +327,8 @@ static void test_allocations(fixture *f) {
         }
         tfm_session_free(s);
         tfm_model_close(m);
-        check(c.bytes == 0 && c.allocs - c.releases == (fail_at >= 0), "%d allocations, %d releases, %d bytes left", c.allocs,
+        check(c.bytes == 0 && c.allocs - c.releases == (fail_at >= 0),
+              "%d allocations, %d releases, %d bytes left", c.allocs,
               c.releases, (int)c.bytes);
     }
     tfm_session_free(NULL);
@@ -358,18 +369,22 @@ static void test_moving(fixture *f) {
     memcpy(b, a, bytes);
     memset(a, 0xEE, bytes);
     moved = (tfm_session *)(void *)b;
-    check_error(tfm_session_attach(moved, bytes - 64, f->m, NULL, &err), &err, TFM_ERR_FORMAT, "session", "a part of a session");
-    check_error(tfm_session_attach((tfm_session *)(void *)(b + 8), bytes, f->m, NULL, &err), &err, TFM_ERR_ARG, "64", "not aligned");
+    check_error(tfm_session_attach(moved, bytes - 64, f->m, NULL, &err), &err, TFM_ERR_FORMAT, "session",
+                "a part of a session");
+    check_error(tfm_session_attach((tfm_session *)(void *)(b + 8), bytes, f->m, NULL, &err), &err, TFM_ERR_ARG, "64",
+                "not aligned");
     tiny_describe(&other);
     other.blocks[1].window = 9;
     tiny_weights(&other, TFM_F32, TFM_ROWS);
     tfm_model *m = tiny_open(&other);
-    if (m) check_error(tfm_session_attach(moved, bytes, m, NULL, &err), &err, TFM_ERR_FORMAT, "another model", "another model");
+    if (m) check_error(tfm_session_attach(moved, bytes, m, NULL, &err), &err, TFM_ERR_FORMAT, "another model",
+                       "another model");
     tfm_model_close(m);
     tiny_weights_free(&other);
     for (size_t i = 16; i < 16 + 15 * 8; i++) { /* the layout stands behind magic and identity */
         b[i] ^= 0x40;
-        check_error(tfm_session_attach(moved, bytes, f->m, NULL, &err), &err, TFM_ERR_FORMAT, "session", "a forged layout");
+        check_error(tfm_session_attach(moved, bytes, f->m, NULL, &err), &err, TFM_ERR_FORMAT, "session",
+                    "a forged layout");
         b[i] ^= 0x40;
     }
     test_forged_head(f, a, b, bytes);
@@ -378,7 +393,8 @@ static void test_moving(fixture *f) {
     tiny_continue(moved, N_VOCAB, 4, f->ids + 21, N_IDS - 21, f->out + 21 * N_VOCAB, "after the move");
     check(same_rows(f, 0, N_IDS), "moving a session changed the bits");
     memset(b, 0, bytes);
-    check_error(tfm_session_attach(moved, bytes, f->m, NULL, &err), &err, TFM_ERR_FORMAT, "session", "zeros as a session");
+    check_error(tfm_session_attach(moved, bytes, f->m, NULL, &err), &err, TFM_ERR_FORMAT, "session",
+                "zeros as a session");
     if ((s = new_session(f->m, &cfg, "hooks in place")) != NULL) /* still owned afterwards: leak checkers would tell */
         check(!tfm_session_attach(s, bytes, f->m, NULL, &err), "attach in place: %s", err.msg);
     tfm_session_free(s);
@@ -448,14 +464,16 @@ static void test_weights_refused(fixture *f) {
 static void test_descriptions_refused(fixture *f) {
     static const struct { size_t offset; int32_t value; const char *names; } rows[] = {
 #define BLOCK_ROW(field, value) { offsetof(tfm_block, field), value, #field }
-        BLOCK_ROW(n_heads, 0), BLOCK_ROW(n_heads, -4), BLOCK_ROW(n_heads, 5), BLOCK_ROW(n_kv_heads, 0), BLOCK_ROW(head_dim, 0),
+        BLOCK_ROW(n_heads, 0), BLOCK_ROW(n_heads, -4), BLOCK_ROW(n_heads, 5), BLOCK_ROW(n_kv_heads, 0),
+        BLOCK_ROW(head_dim, 0),
         BLOCK_ROW(head_dim, 1 << 30), BLOCK_ROW(d_ff, 0), BLOCK_ROW(d_ff, INT32_MAX), BLOCK_ROW(window, -1),
         BLOCK_ROW(norm_kind, 99), BLOCK_ROW(ffn_act, 99), BLOCK_ROW(rope_style, 99), BLOCK_ROW(rope_scaling, 99),
         BLOCK_ROW(rope_dims, 34), BLOCK_ROW(rope_dims, 3), BLOCK_ROW(norm_place, 99), BLOCK_ROW(residual, 99),
         BLOCK_ROW(attn_kind, 1), BLOCK_ROW(mask, 99), BLOCK_ROW(qk_norm, 99), BLOCK_ROW(norm_eps, (int32_t)0x7fc00000),
         BLOCK_ROW(rope_theta, (int32_t)0x7f800000), BLOCK_ROW(attn_softcap, (int32_t)0xbf800000u), BLOCK_ROW(bias, 512),
         BLOCK_ROW(bias, TFM_BIAS_QK_NORM),
-        BLOCK_ROW(bias, TFM_BIAS_NORM), BLOCK_ROW(ffn_gated, 7), BLOCK_ROW(norm_no_weight, 9), BLOCK_ROW(rope_no_truncate, 77),
+        BLOCK_ROW(bias, TFM_BIAS_NORM), BLOCK_ROW(ffn_gated, 7), BLOCK_ROW(norm_no_weight, 9),
+        BLOCK_ROW(rope_no_truncate, 77),
         BLOCK_ROW(rope_scaling, TFM_ROPE_LONG), BLOCK_ROW(rope_scaling, TFM_ROPE_DYNAMIC),
 #undef BLOCK_ROW
     };
@@ -467,8 +485,11 @@ static void test_descriptions_refused(fixture *f) {
         tfm_model *m = NULL;
         tfm_error err;
         const tfm_result r = tfm_model_from_weights(&t.config, t.weights, t.n_weights, NULL, &m, &err);
-        check(r == TFM_ERR_FORMAT || r == TFM_ERR_UNSUPPORTED, "%s %d: result %d", rows[i].names, (int)rows[i].value, (int)r);
-        if (r) check(strstr(err.msg, "block 1") && strlen(err.msg) > 10, "%s %d: '%s'", rows[i].names, (int)rows[i].value, err.msg);
+        check(r == TFM_ERR_FORMAT || r == TFM_ERR_UNSUPPORTED,
+              "%s %d: result %d", rows[i].names, (int)rows[i].value, (int)r);
+        if (r)
+            check(strstr(err.msg, "block 1") && strlen(err.msg) > 10, "%s %d: '%s'", rows[i].names, (int)rows[i].value,
+                  err.msg);
         tfm_model_close(m);
     }
 }
@@ -477,10 +498,12 @@ static void test_descriptions_refused(fixture *f) {
 static void test_configs_refused(fixture *f) {
     static const struct { size_t offset; int32_t value; const char *names; } rows[] = {
 #define ROW(field, value) { offsetof(tfm_config, field), value, #field }
-        ROW(n_layers, 0), ROW(n_layers, -1), ROW(n_layers, 4097), ROW(n_layers, INT32_MAX), ROW(d_model, 0), ROW(d_model, -64),
+        ROW(n_layers, 0), ROW(n_layers, -1), ROW(n_layers, 4097), ROW(n_layers, INT32_MAX), ROW(d_model, 0),
+        ROW(d_model, -64),
         ROW(d_model, (1 << 20) + 1), ROW(n_vocab, 0), ROW(n_vocab, -1), ROW(n_vocab, (1 << 26) + 1), ROW(n_ctx, 0),
         ROW(n_ctx, -1), ROW(n_ctx, INT32_MIN), ROW(n_blocks, 0), ROW(n_blocks, 256), ROW(d_embed, 65),
-        ROW(pos_kind, 99), ROW(pos_offset, (1 << 20) + 1), ROW(norm_kind, 99), ROW(norm_bias, 1), ROW(bos, 64), ROW(n_eos, 17),
+        ROW(pos_kind, 99), ROW(pos_offset, (1 << 20) + 1), ROW(norm_kind, 99), ROW(norm_bias, 1), ROW(bos, 64),
+        ROW(n_eos, 17),
         ROW(n_eos, -1), ROW(eos, 64), ROW(eos, -1), ROW(norm_eps, (int32_t)0xbf800000u), ROW(norm_eps, 0x7fc00000),
         ROW(norm_eps, 0x7f800000), ROW(logit_softcap, (int32_t)0xbf800000u), ROW(embed_scale, 0x7fc00000),
 #undef ROW
@@ -494,7 +517,8 @@ static void test_configs_refused(fixture *f) {
         t.config.n_eos = 1;
         memcpy((unsigned char *)&t.config + rows[i].offset, &rows[i].value, 4);
         const tfm_result r = tfm_config_check(&t.config, &err);
-        check(r == TFM_ERR_FORMAT || r == TFM_ERR_UNSUPPORTED, "%s %d: result %d", rows[i].names, (int)rows[i].value, (int)r);
+        check(r == TFM_ERR_FORMAT || r == TFM_ERR_UNSUPPORTED,
+              "%s %d: result %d", rows[i].names, (int)rows[i].value, (int)r);
         if (r) check(strstr(err.msg, rows[i].names) != NULL, "%s %d: '%s'", rows[i].names, (int)rows[i].value, err.msg);
     }
 }
@@ -517,7 +541,8 @@ static void test_promised_context(fixture *f) {
     cfg.allocator = &allocator;
     const tfm_result r = tfm_model_from_weights(&t.config, t.weights, t.n_weights, NULL, &m, &err);
     check(!r, "a model for 2^31 - 1 positions: %s", r ? err.msg : "");
-    if (!r) check_error(tfm_session_new(m, &cfg, &s, &err), &err, TFM_ERR_MEMORY, "memory", "a session of 2^31 - 1 positions");
+    if (!r) check_error(tfm_session_new(m, &cfg, &s, &err), &err, TFM_ERR_MEMORY, "memory",
+                        "a session of 2^31 - 1 positions");
     cfg.n_ctx = 8;
     if (!r) check(!tfm_session_new(m, &cfg, &s, &err), "a session of 8 of 2^31 - 1 positions");
     tfm_session_free(s);
@@ -545,16 +570,18 @@ static void test_shared_factors(fixture *f) {
         t.blocks[i].alibi = TFM_ALIBI_SLOPES;
     }
     t.blocks[1].n_heads *= 2;
-    check_error(tfm_model_from_weights(&t.config, t.weights, t.n_weights, NULL, &m, &err), &err, TFM_ERR_FORMAT, "block 1: n_heads",
-                "slopes of two widths");
+    check_error(tfm_model_from_weights(&t.config, t.weights, t.n_weights, NULL, &m, &err), &err, TFM_ERR_FORMAT,
+                "block 1: n_heads", "slopes of two widths");
     tfm_model_close(m);
 }
 
 /* A tied head is the embedding: one tensor, one pointer. An untied one is its own. */
 static void test_tied(fixture *f) {
     tiny_model t;
-    const tfm_tensor head = tfm_model_tensor(f->m, -1, TFM_ROLE_HEAD), embed = tfm_model_tensor(f->m, -1, TFM_ROLE_EMBED);
-    check(head.data && head.data == embed.data && head.rows == embed.rows && head.type == embed.type, "a tied head is no alias");
+    const tfm_tensor head = tfm_model_tensor(f->m, -1, TFM_ROLE_HEAD);
+    const tfm_tensor embed = tfm_model_tensor(f->m, -1, TFM_ROLE_EMBED);
+    check(head.data && head.data == embed.data && head.rows == embed.rows && head.type == embed.type,
+          "a tied head is no alias");
     check(embed.data == tiny_find(&f->t, -1, TFM_ROLE_EMBED)->t.data, "the embedding was copied");
     check(tfm_model_weight_count(f->m) == f->t.n_weights, "a tied model counts its head");
     tiny_describe(&t);
@@ -562,7 +589,8 @@ static void test_tied(fixture *f) {
     tiny_weights(&t, TFM_F32, TFM_ROWS);
     tfm_model *m = tiny_open(&t);
     if (m) {
-        check(tfm_model_tensor(m, -1, TFM_ROLE_HEAD).data != tfm_model_tensor(m, -1, TFM_ROLE_EMBED).data, "an untied head is the embedding");
+        check(tfm_model_tensor(m, -1, TFM_ROLE_HEAD).data != tfm_model_tensor(m, -1, TFM_ROLE_EMBED).data,
+              "an untied head is the embedding");
         check(!tfm_model_tensor(m, 0, TFM_ROLE_Q_NORM).data, "a tensor that is not there");
         check(!tfm_model_tensor(m, 4, TFM_ROLE_Q).data && !tfm_model_tensor(m, -2, TFM_ROLE_Q).data &&
               !tfm_model_tensor(m, 0, 9999).data && !tfm_model_tensor(m, -1, -1).data, "roles and layers out of range");
@@ -601,7 +629,8 @@ static void test_layouts(fixture *f) {
 static void edit_layernorm(tiny_model *t) {
     for (int i = 0; i < 2; i++) {
         t->blocks[i].norm_kind = TFM_NORM_LAYER;
-        t->blocks[i].bias = TFM_BIAS_NORM | TFM_BIAS_Q | TFM_BIAS_K | TFM_BIAS_V | TFM_BIAS_O | TFM_BIAS_UP | TFM_BIAS_DOWN;
+        t->blocks[i].bias = TFM_BIAS_NORM | TFM_BIAS_Q | TFM_BIAS_K | TFM_BIAS_V | TFM_BIAS_O | TFM_BIAS_UP |
+                            TFM_BIAS_DOWN;
         t->blocks[i].ffn_gated = 0;
         t->blocks[i].ffn_act = TFM_ACT_GELU_ERF;
         t->blocks[i].rope_style = TFM_ROPE_NONE;
@@ -679,7 +708,8 @@ static void test_kv_types(fixture *f) {
         cfg.kv = rows[i].kv;
         if (!tiny_logits(f->m, &cfg, f->ids, N_IDS, f->out, "kv types")) continue;
         diff = tiny_max_diff(f->out, f->whole, N_IDS * N_VOCAB) / largest;
-        check(diff > 0 && diff <= rows[i].bound, "kv type %d: off by %g of the largest logit", (int)rows[i].kv, (double)diff);
+        check(diff > 0 && diff <= rows[i].bound,
+              "kv type %d: off by %g of the largest logit", (int)rows[i].kv, (double)diff);
     }
     tfm_session_config cfg = tiny_exact(N_IDS, N_IDS);
     tfm_session *s = NULL;
@@ -711,7 +741,7 @@ static int watch(void *user, int64_t done, int64_t total) {
     return w->calls++ == w->cancel_at;
 }
 
-/* Cancelled at every call there is: the session stands behind a whole chunk and goes on from there with the same bits. */
+/* Cancelled at every call there is: the session stands behind a whole chunk and goes on there with the same bits. */
 static void test_cancel(fixture *f) {
     tfm_error err;
     for (int64_t at = 0; at <= 12; at++) {
@@ -725,7 +755,8 @@ static void test_cancel(fixture *f) {
         if (!s) return;
         tfm_result r = tfm_eval(s, f->ids, 24, &err); /* three chunks of four layers: 12 calls */
         check_error(r, &err, at < 12 ? TFM_ERR_CANCELLED : TFM_OK, "cancelled", "cancel");
-        check(tfm_session_length(s) == at / 4 * 8, "cancelled at call %d the length is %d", (int)at, (int)tfm_session_length(s));
+        check(tfm_session_length(s) == at / 4 * 8,
+              "cancelled at call %d the length is %d", (int)at, (int)tfm_session_length(s));
         check(w.total == 12 && w.calls == (at < 12 ? at + 1 : 12), "%d calls for %d steps", (int)w.calls, (int)w.total);
         w.cancel_at = -1;
         w.done = 0;
@@ -824,10 +855,12 @@ static void test_isa_choice(fixture *f) {
             skip("%s: this machine has it not", tfm_isa_name(isa));
             continue;
         }
-        check(tfm_kernels_for(isa)->isa == isa && !strcmp(tfm_kernels_for(isa)->name, tfm_isa_name(isa)), "kernels of %s", tfm_isa_name(isa));
+        check(tfm_kernels_for(isa)->isa == isa && !strcmp(tfm_kernels_for(isa)->name, tfm_isa_name(isa)),
+              "kernels of %s", tfm_isa_name(isa));
         cfg.isa = isa;
         s = new_session(f->m, &cfg, "instruction sets");
-        if (s) check(tfm_session_isa(s) == isa, "%s was asked for, the session has %s", tfm_isa_name(isa), tfm_isa_name(tfm_session_isa(s)));
+        if (s) check(tfm_session_isa(s) == isa,
+                     "%s was asked for, the session has %s", tfm_isa_name(isa), tfm_isa_name(tfm_session_isa(s)));
         tfm_session_free(s);
     }
     check(n >= 1 && tfm_kernels_for(TFM_ISA_SCALAR) && tfm_kernels_for(TFM_ISA_AUTO), "no scalar kernels");

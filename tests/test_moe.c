@@ -185,8 +185,8 @@ static size_t routings(routing *out) {
     ROUTING("groups by their largest"), SET(router_score, TFM_SCORE_SOFTMAX, TFM_SCORE_SOFTMAX), SET(n_groups, 4, 4),
         SET(n_groups_used, 2, 2), SET(group_score, TFM_GROUP_MAX, TFM_GROUP_TWO);
     ROUTING("groups by their two largest"), SET(router_score, TFM_SCORE_SIGMOID, TFM_SCORE_SIGMOID),
-        SET(n_groups, 2, 2), SET(n_groups_used, 1, 1), SET(group_score, TFM_GROUP_TWO, TFM_GROUP_MAX), SET(router_norm, 1, 1),
-        SET(router_norm_eps, 1e-20f, 1e-20f);
+        SET(n_groups, 2, 2), SET(n_groups_used, 1, 1), SET(group_score, TFM_GROUP_TWO, TFM_GROUP_MAX),
+        SET(router_norm, 1, 1), SET(router_norm_eps, 1e-20f, 1e-20f);
     ROUTING("the L2 norm"), SET(router_score, TFM_SCORE_SOFTMAX, TFM_SCORE_SOFTMAX), SET(router_norm, 2, 1);
     ROUTING("the L3 norm"), SET(router_score, TFM_SCORE_SOFTMAX, TFM_SCORE_SOFTMAX), SET(router_norm, 3, 2);
     ROUTING("a floor under the sum"), SET(router_score, TFM_SCORE_SOFTMAX, TFM_SCORE_SOFTMAX), SET(router_norm, 1, 1),
@@ -196,7 +196,8 @@ static size_t routings(routing *out) {
     ROUTING("the weight on the input"), SET(router_weight, TFM_WEIGH_SIGMOID, TFM_WEIGH_SIGMOID),
         SET(router_on_input, 1, 0);
     ROUTING("clamped, up + 1, biases"), SET(router_weight, TFM_WEIGH_SOFTMAX, TFM_WEIGH_SOFTMAX),
-        SET(ffn_limit, 0.7f, 0.9f), SET(ffn_up_offset, 1, 1), SET(bias, TFM_BIAS_ROUTER | TFM_BIAS_EXPERTS, TFM_BIAS_ROUTER | TFM_BIAS_EXPERTS);
+        SET(ffn_limit, 0.7f, 0.9f), SET(ffn_up_offset, 1, 1),
+        SET(bias, TFM_BIAS_ROUTER | TFM_BIAS_EXPERTS, TFM_BIAS_ROUTER | TFM_BIAS_EXPERTS);
     ROUTING("a shared expert with a gate"), SET(router_score, TFM_SCORE_SOFTMAX, TFM_SCORE_SOFTMAX),
         SET(d_ff, SHARED, SHARED), SET(shared_gate, 1, 0);
     ROUTING("every expert"), SET(router_score, TFM_SCORE_SOFTMAX, TFM_SCORE_SOFTMAX), SET(n_experts_used, E, K);
@@ -376,7 +377,8 @@ static void refuse_fields(const tiny_model *good) {
         ROW(router_score, 9), ROW(router_pick, 9), ROW(router_weight, 9), ROW(router_pick, TFM_PICK_SPARSE_MIXER),
         ROW(router_norm, (int32_t)0xbf800000u), ROW(router_norm, 0x42c80000), ROW(router_norm, 0x7fc00000),
         ROW(router_norm_eps, (int32_t)0xbf800000u), ROW(router_norm_floor, (int32_t)0xbf800000u),
-        ROW(router_jitter, (int32_t)0xbf800000u), ROW(router_scale, 0x7f800000), ROW(router_on_input, 2), ROW(n_groups, 3),
+        ROW(router_jitter, (int32_t)0xbf800000u), ROW(router_scale, 0x7f800000), ROW(router_on_input, 2),
+        ROW(n_groups, 3),
         ROW(n_groups, 2), ROW(group_score, 7), ROW(ffn_limit, (int32_t)0xbf800000u), ROW(ffn_kind, 7), ROW(ffn_kind, 0),
         ROW(mask, TFM_MASK_CHUNKED), ROW(sinks, 3), ROW(qk_norm_no_weight, 3), ROW(temperature_offset, -1),
         ROW(ffn_act, TFM_ACT_XIELU), ROW(bias, 1 << 20),

@@ -1,5 +1,5 @@
-/* test_quantize.c - the quantiser: values against gguf-py's, errors and mixes against llama.cpp's (tests/ref/quantize.h),
- * rows that are zero, tiny, huge or no numbers, the same bytes whatever the threads and the host.
+/* test_quantize.c - the quantiser: values against gguf-py's, errors and mixes against llama.cpp's
+ * (tests/ref/quantize.h), rows that are zero, tiny, huge or no numbers, the same bytes for all threads and hosts.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -99,7 +99,8 @@ static void test_errors(void) {
         const int32_t type = tfm_type_find(ref_errors[i].type)->type;
         int code = quantize(type, x, ROWS, COLS, NULL, y);
         const double plain = error_of(x, y, NULL);
-        check(!code && plain <= 1.001 * ref_errors[i].plain, "%s: error %.6f, reference %.6f", ref_errors[i].type, plain,
+        check(!code && plain <= 1.001 * ref_errors[i].plain,
+              "%s: error %.6f, reference %.6f", ref_errors[i].type, plain,
               ref_errors[i].plain);
         code = quantize(type, x, ROWS, COLS, weight, y);
         const double weighted = error_of(x, y, weight);
@@ -112,7 +113,8 @@ static void test_errors(void) {
 
 /* ---- MIXES ------------------------------------------------------------------------------------------------------ */
 
-static const int32_t roles[] = {TFM_ROLE_Q, TFM_ROLE_K, TFM_ROLE_V, TFM_ROLE_O, TFM_ROLE_GATE, TFM_ROLE_UP, TFM_ROLE_DOWN};
+static const int32_t roles[] = {TFM_ROLE_Q, TFM_ROLE_K, TFM_ROLE_V, TFM_ROLE_O, TFM_ROLE_GATE, TFM_ROLE_UP,
+                                TFM_ROLE_DOWN};
 
 static char letter_of(int32_t type) {
     static const struct { int32_t type; char letter; } letters[] = {

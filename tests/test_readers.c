@@ -190,7 +190,8 @@ static void check_shards(arena *a)
     list.files = files;
     list.n_files = 3;
     dir = dir_memory("dir", &list);
-    check(st_open_dir(&st, &dir, st_weights_name(&dir), a, &err) == TFM_OK && st.n_tensors == 2 && st.n_files == 2, "%s", err.msg);
+    check(st_open_dir(&st, &dir, st_weights_name(&dir), a, &err) == TFM_OK && st.n_tensors == 2 && st.n_files == 2,
+          "%s", err.msg);
     t = st_find(&st, "c");
     check(t != NULL && t->dtype == ST_I64 && t->n_dims == 2, "the index decides which file holds c");
     check(t != NULL && st_read(&st, t, 0, 1, value, &err) == TFM_OK && load_u64(value) == 42, "its data");
@@ -198,7 +199,8 @@ static void check_shards(arena *a)
     check(st_find(&st, "b") == NULL, "absent tensor");
     st_close(&st);
     list.n_files = 2;
-    check(st_open_dir(&st, &dir, st_weights_name(&dir), a, &err) < 0 && strstr(err.msg, "2.safetensors") != NULL, "absent shard: %s", err.msg);
+    check(st_open_dir(&st, &dir, st_weights_name(&dir), a, &err) < 0 && strstr(err.msg, "2.safetensors") != NULL,
+          "absent shard: %s", err.msg);
     st_close(&st);
     files[2] = files[1];
     files[2].name = "2.safetensors";

@@ -69,9 +69,11 @@ static int write_checkpoint(const char *dir) {
     for (int i = 0; i < N_TENSORS; i++) {
         const size_t count = (size_t)(tensors[i].rows ? tensors[i].rows : 1) * (size_t)tensors[i].cols;
         memcpy(data + n, weights(tensors[i].name), 4 * count);
-        length += (size_t)sprintf(header + length, "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[", i ? "," : "{", tensors[i].name);
+        length += (size_t)sprintf(header + length, "%s\"%s\":{\"dtype\":\"F32\",\"shape\":[", i ? "," : "{",
+                                  tensors[i].name);
         if (tensors[i].rows) length += (size_t)sprintf(header + length, "%d,", tensors[i].rows);
-        length += (size_t)sprintf(header + length, "%d],\"data_offsets\":[%zu,%zu]}", tensors[i].cols, 4 * n, 4 * (n + count));
+        length += (size_t)sprintf(header + length, "%d],\"data_offsets\":[%zu,%zu]}", tensors[i].cols, 4 * n,
+                                  4 * (n + count));
         n += count;
     }
     length += (size_t)sprintf(header + length, "}");
@@ -191,14 +193,16 @@ static void check_kernels(void) {
     const tfm_type_info *type = tfm_type_find("test");
     const tfm_tensor w = { tiles, TFM_TEST, TFM_TILED, ROWS, COLS };
     check(type && type->type == TFM_TEST && type->block_bytes == BLOCK, "the type is not in the table");
-    check(tfm_kernels_for(TFM_ISA_TEST) && !strcmp(tfm_isa_name(TFM_ISA_TEST), "test"), "the instruction set is missing");
+    check(tfm_kernels_for(TFM_ISA_TEST) && !strcmp(tfm_isa_name(TFM_ISA_TEST), "test"),
+          "the instruction set is missing");
     if (!type || !tfm_kernels_for(TFM_ISA_TEST)) return;
     make_blocks(blocks);
     check(tfm_tensor_bytes(TFM_TEST, TFM_TILED, ROWS, COLS) + 64 <= sizeof room, "room for the tiles");
     check(!tfm_pack(TFM_TEST, tiles, TFM_TEST, blocks, ROWS, COLS), "the type cannot be packed");
     for (int r = 0; r < ROWS; r++) {
         tfm_tensor_row(&w, r, row);
-        for (int i = 0; i < COLS; i++) check((double)row[i] == value_of(r, i), "row %d, input %d: %g", r, i, (double)row[i]);
+        for (int i = 0; i < COLS; i++)
+            check((double)row[i] == value_of(r, i), "row %d, input %d: %g", r, i, (double)row[i]);
     }
     product(y[0], TFM_ISA_SCALAR, &w);
     product(y[1], TFM_ISA_TEST, &w);

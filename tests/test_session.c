@@ -46,7 +46,8 @@ static void finish(fixture *f, tfm_session *s, const char *what) {
 }
 
 static void check_refused(const fixture *f, tfm_result r, tfm_result want, const tfm_error *err, const char *names) {
-    check(r == want && strstr(err->msg, names), "kv %s: result %d, '%s', not %d and '%s'", f->name, (int)r, r ? err->msg : "",
+    check(r == want && strstr(err->msg, names),
+          "kv %s: result %d, '%s', not %d and '%s'", f->name, (int)r, r ? err->msg : "",
           (int)want, names);
 }
 
@@ -68,7 +69,7 @@ static void fixture_open(fixture *f, size_t i) {
     tfm_session_free(s);
 }
 
-/* ---- SAVING, FORKING, MOVING --------------------------------------------------------------------------------------- */
+/* ---- SAVING, FORKING, MOVING ------------------------------------------------------------------------------------- */
 
 /* Into a new session, a used one, a full one and the very same one, from bytes at an odd address. */
 static void test_restore(fixture *f) {
@@ -87,7 +88,8 @@ static void test_restore(fixture *f) {
         check(tfm_logits(s, 0) && !memcmp(tfm_logits(s, 0), f->whole + (CUT - 1) * N_VOCAB, N_VOCAB * sizeof(float)),
               "kv %s: the logits of the last token were not restored", f->name);
         finish(f, s, "restoring");
-        check(!tfm_session_restore(s, s, f->bytes, &err) && tfm_session_length(s) == N_IDS, "kv %s: a session from itself", f->name);
+        check(!tfm_session_restore(s, s, f->bytes, &err) && tfm_session_length(s) == N_IDS,
+              "kv %s: a session from itself", f->name);
         tfm_session_free(s);
     }
     tiny_free(odd - 1);
@@ -101,7 +103,8 @@ static void test_fork(fixture *f) {
     go_on(f, s[0], f->ids, 0, CUT, "fork");
     for (int i = 1; i < 3; i++) check(!tfm_session_restore(s[i], s[0], f->bytes, &err), "kv %s: fork", f->name);
     go_on(f, s[1], f->other, CUT, N_IDS, "the branch");
-    check(memcmp(f->out + CUT * N_VOCAB, f->whole + CUT * N_VOCAB, N_VOCAB * sizeof(float)) != 0, "the branch is no other text");
+    check(memcmp(f->out + CUT * N_VOCAB, f->whole + CUT * N_VOCAB, N_VOCAB * sizeof(float)) != 0,
+          "the branch is no other text");
     finish(f, s[0], "forking");
     finish(f, s[2], "being forked");
     for (int i = 0; i < 3; i++) tfm_session_free(s[i]);
@@ -119,7 +122,7 @@ static void test_attach(fixture *f) {
     tiny_free(mem);
 }
 
-/* ---- FORGED BYTES -------------------------------------------------------------------------------------------------- */
+/* ---- FORGED BYTES ------------------------------------------------------------------------------------------------ */
 
 /* Offsets in the head of a session: see struct tfm_session. */
 enum { AT_MAGIC = 0, AT_IDENTITY = 8, AT_LAYOUT = 16, AT_LENGTH = 152, AT_HIGH = 160, AT_ROWS = 168, AT_ROPE_LEN = 176,
@@ -144,7 +147,8 @@ static void test_forged(fixture *f) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         memcpy(forged, f->saved, f->bytes);
         const int32_t narrow = (int32_t)rows[i].value;
-        memcpy(forged + rows[i].at, rows[i].size == 4 ? (const void *)&narrow : (const void *)&rows[i].value, rows[i].size);
+        memcpy(forged + rows[i].at, rows[i].size == 4 ? (const void *)&narrow : (const void *)&rows[i].value,
+               rows[i].size);
         check(memcmp(forged + rows[i].at, f->saved + rows[i].at, rows[i].size) != 0, "row %d forges nothing", (int)i);
         check_refused(f, tfm_session_restore(s, forged, f->bytes, &err), rows[i].want, &err, rows[i].names);
         err.msg[0] = 0;
@@ -172,7 +176,8 @@ static void test_damaged(fixture *f) {
         memset(forged + at, 0xff, f->bytes - at < 4 ? f->bytes - at : 4); /* a NaN, if it is a float */
         if (tfm_session_restore(s, forged, f->bytes, &err)) continue;
         const tfm_result r = tfm_eval(s, f->ids, 1, &err);
-        check(r == TFM_OK || r == TFM_ERR_NUMERIC || r == TFM_ERR_CONTEXT, "kv %s: damage at %d: result %d", f->name, (int)at, (int)r);
+        check(r == TFM_OK || r == TFM_ERR_NUMERIC || r == TFM_ERR_CONTEXT,
+              "kv %s: damage at %d: result %d", f->name, (int)at, (int)r);
     }
     tfm_session_free(s);
     tiny_free(forged);
@@ -199,7 +204,7 @@ static void test_foreign(fixture *f) {
     tiny_weights_free(&other);
 }
 
-/* ---- REWINDING ------------------------------------------------------------------------------------------------------ */
+/* ---- REWINDING --------------------------------------------------------------------------------------------------- */
 
 /* From `high` by every distance: to the slack and no further once the caches of window layers have gone round, anywhere
  * before that. A refused one changes nothing. */
@@ -215,9 +220,11 @@ static void test_rewind(fixture *f) {
             go_on(f, s, back < N_BATCH ? f->other : f->ids, high - back, high, "rewind");
             err.msg[0] = 0;
             const tfm_result r = tfm_session_rewind(s, high - back, &err);
-            check(r == (may ? TFM_OK : TFM_ERR_CONTEXT), "kv %s: from %d by %d: result %d", f->name, high, back, (int)r);
+            check(r == (may ? TFM_OK : TFM_ERR_CONTEXT),
+                  "kv %s: from %d by %d: result %d", f->name, high, back, (int)r);
             if (r) check(strstr(err.msg, "window") && tfm_session_length(s) == high, "kv %s: '%s'", f->name, err.msg);
-            else check(tfm_session_length(s) == high - back && !tfm_logits(s, 0), "kv %s: the length after rewinding", f->name);
+            else check(tfm_session_length(s) == high - back && !tfm_logits(s, 0),
+                       "kv %s: the length after rewinding", f->name);
             finish(f, s, r ? "a refused rewind" : "rewinding");
             tfm_session_free(s);
         }
@@ -242,7 +249,8 @@ static void test_prefix(fixture *f) {
     tfm_session *copy = new_session(f, &f->cfg);
     if (copy) {
         check(!tfm_session_restore(copy, s, f->bytes, &err), "kv %s: a copy of one that was rewound", f->name);
-        check(tfm_session_rewind(copy, CUT - N_BATCH - 1, &err) == TFM_ERR_CONTEXT, "kv %s: the copy forgot how far it was", f->name);
+        check(tfm_session_rewind(copy, CUT - N_BATCH - 1, &err) == TFM_ERR_CONTEXT,
+              "kv %s: the copy forgot how far it was", f->name);
         check(!tfm_session_rewind(copy, CUT - N_BATCH, &err), "kv %s: the copy's slack", f->name);
         finish(f, copy, "copying and rewinding");
     }

@@ -14,8 +14,9 @@ enum { GUARD = 64, N_TEXT = 36 };
 static const char text[] = "Hello  \xef\xac\x83 w\xc3\xb6rld, 1234567 \xff\xfe times.";
 
 static const char document[] =
-    "{\"added_tokens\":[],\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Prepend\","
-    "\"prepend\":\"_\"}]},\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\p{L}+|\\\\s+(?!\\\\S)|\\\\d{1,3}\"},"
+    "{\"added_tokens\":[],\"normalizer\":{\"type\":\"Sequence\","
+    "\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Prepend\",\"prepend\":\"_\"}]},"
+    "\"pre_tokenizer\":{\"type\":\"Split\",\"pattern\":{\"Regex\":\"\\\\p{L}+|\\\\s+(?!\\\\S)|\\\\d{1,3}\"},"
     "\"behavior\":\"Isolated\",\"invert\":false},\"post_processor\":null,\"decoder\":null,\"model\":{\"type\":\"BPE\","
     "\"unk_token\":\"u\",\"vocab\":{\"u\":0,\"H\":1,\"e\":2,\"l\":3,\"o\":4,\" \":5,\"el\":6,\"lo\":7},"
     "\"merges\":[\"e l\",\"l o\"]}}";
@@ -52,7 +53,8 @@ static void encode_text(const tfm_tokenizer *t) {
           (int)sizeof text - 1, (int)tfm_encode_max(t, N_TEXT));
     unsigned char *scratch = guarded(need);
     tfm_error err;
-    check(tfm_encode(t, text, N_TEXT, 0, ids, 256, &n, scratch, need - 1, &err) == TFM_ERR_MEMORY, "scratch of a byte too few");
+    check(tfm_encode(t, text, N_TEXT, 0, ids, 256, &n, scratch, need - 1, &err) == TFM_ERR_MEMORY,
+          "scratch of a byte too few");
     check(!tfm_encode(t, text, N_TEXT, 0, ids, 256, &n, scratch, need, &err) && n > 5, "tfm_encode: %s", err.msg);
     check_guards(scratch, need, "tfm_encode");
 }
@@ -70,8 +72,10 @@ static void test_tokenizer_sizes(void) {
     check(!r, "the tokenizer: %s", r ? err.msg : "");
     unsigned char *mem = guarded(need);
     if (!r) {
-        check(tfm_tokenizer_open(section.bytes, section.size, mem, need - 1, &t, &err) == TFM_ERR_MEMORY && !t, "a byte too few");
-        check(!tfm_tokenizer_open(section.bytes, section.size, mem, need, &t, &err) && t, "tfm_tokenizer_open: %s", err.msg);
+        check(tfm_tokenizer_open(section.bytes, section.size, mem, need - 1, &t, &err) == TFM_ERR_MEMORY && !t,
+              "a byte too few");
+        check(!tfm_tokenizer_open(section.bytes, section.size, mem, need, &t, &err) && t,
+              "tfm_tokenizer_open: %s", err.msg);
     }
     if (t) encode_text(t);
     check_guards(mem, need, "tfm_tokenizer_open");
@@ -105,7 +109,7 @@ static void test_sampler_sizes(void) {
     }
 }
 
-/* ---- MODELS AND SESSIONS ------------------------------------------------------------------------------------------ */
+/* ---- MODELS AND SESSIONS ----------------------------------------------------------------------------------------- */
 
 static void dense(tiny_model *t) { (void)t; }
 
@@ -118,7 +122,12 @@ static void parallel(tiny_model *t) {
 
 /* Bytes of the model's tables, and of sessions of 40 positions in the four settings of `settings`. reach: the most
  * positions that a layer of block 0, 1 sees, 0 = all. */
-static const struct { const char *name; void (*edit)(tiny_model *); int reach[2]; size_t model, session[4]; } models[] = {
+static const struct {
+    const char *name;
+    void (*edit)(tiny_model *);
+    int reach[2];
+    size_t model, session[4];
+} models[] = {
     { "dense", dense, { 0, 8 }, 4864, { 54016, 51776, 78592, 132608 } },
     { "experts", tiny_experts, { 0, 8 }, 10432, { 54336, 52096, 79232, 134144 } },
     { "parallel", parallel, { 6, 8 }, 4864, { 20480, 39744, 73472, 142848 } },
@@ -126,7 +135,8 @@ static const struct { const char *name; void (*edit)(tiny_model *); int reach[2]
 
 static const struct { int32_t batch, kv, act, want, threads; size_t bytes_of_32; } settings[4] = {
     { 1, TFM_KV_F32, TFM_ACT_MODE_F32, TFM_WANT_LAST, 1, 128 }, { 7, TFM_KV_F16, TFM_ACT_MODE_Q8, TFM_WANT_ALL, 2, 64 },
-    { 16, TFM_KV_BF16, TFM_ACT_MODE_F32, TFM_WANT_HIDDEN, 3, 64 }, { 40, TFM_KV_Q8_0, TFM_ACT_MODE_Q8, TFM_WANT_NONE, 7, 34 },
+    { 16, TFM_KV_BF16, TFM_ACT_MODE_F32, TFM_WANT_HIDDEN, 3, 64 },
+    { 40, TFM_KV_Q8_0, TFM_ACT_MODE_Q8, TFM_WANT_NONE, 7, 34 },
 };
 
 static void check_session(const tfm_model *m, int model, int k) {
@@ -148,14 +158,16 @@ static void check_session(const tfm_model *m, int model, int k) {
         const int reach = models[model].reach[layer % 2], most = reach + settings[k].batch;
         slots += (size_t)(reach && most < N_CTX ? most : N_CTX);
     }
-    check(kv == 2 * 2 * slots * settings[k].bytes_of_32, "%s: a cache of %lu bytes for %lu slots", name, (unsigned long)kv,
+    check(kv == 2 * 2 * slots * settings[k].bytes_of_32,
+          "%s: a cache of %lu bytes for %lu slots", name, (unsigned long)kv,
           (unsigned long)slots); /* 2 kv heads of 32 */
     unsigned char *mem = guarded(need);
     check(tfm_session_init(m, &cfg, mem, need - 1, &s, &err) == TFM_ERR_MEMORY, "%s: a byte too few", name);
     check(!tfm_session_init(m, &cfg, mem, need, &s, &err), "%s: %s", name, err.msg);
     tiny_ids(ids, N_CTX, 64, "sizes");
     for (int at = 0; s && at < N_CTX; at += settings[k].batch)
-        check(!tfm_eval(s, ids + at, N_CTX - at < settings[k].batch ? N_CTX - at : settings[k].batch, &err), "%s: %s", name, err.msg);
+        check(!tfm_eval(s, ids + at, N_CTX - at < settings[k].batch ? N_CTX - at : settings[k].batch, &err),
+              "%s: %s", name, err.msg);
     check_guards(mem, need, name);
 }
 
@@ -167,7 +179,8 @@ static void check_file(const tiny_model *t, const tiny_file *f, int model) {
     if (little_endian()) check_size(need, models[model].model, models[model].name);
     else check(need > models[model].model, "%s: no room for the weights the other way round", models[model].name);
     unsigned char *mem = guarded(need);
-    check(tfm_model_init(f->data, f->size, mem, need - 1, &m, &err) == TFM_ERR_MEMORY, "%s: a byte too few", models[model].name);
+    check(tfm_model_init(f->data, f->size, mem, need - 1, &m, &err) == TFM_ERR_MEMORY,
+          "%s: a byte too few", models[model].name);
     check(!tfm_model_init(f->data, f->size, mem, need, &m, &err), "%s: %s", models[model].name, err.msg);
     check(m && tfm_model_weight_count(m) == t->n_weights, "%s: weights", models[model].name);
     for (int k = 0; m && k < 4; k++) check_session(m, model, k);

@@ -201,7 +201,8 @@ typedef struct pickle_row {
 #define TEN(x) x x x x x x x x x x
 static const pickle_row pickle_rows[] = {
     {LITERAL(PROTO "]q\0" TEN(TEN("NN\x86" "a")) "0" "ccollections\nOrderedDict\nq\1" "h\0\x85R."), NULL},
-    {LITERAL(PROTO "]q\0" TEN(TEN("NN\x86" "a")) "0" "ccollections\nOrderedDict\nq\1" TEN("h\1h\0\x85R0") "."), "too many dicts"},
+    {LITERAL(PROTO "]q\0" TEN(TEN("NN\x86" "a")) "0" "ccollections\nOrderedDict\nq\1" TEN("h\1h\0\x85R0") "."),
+     "too many dicts"},
     {LITERAL(PROTO "}."), NULL},
     {LITERAL(PROTO "}q\0X\1\0\0\0aK\1s."), NULL},
     {LITERAL(PROTO "ccollections\nOrderedDict\n)R}b."), NULL},
@@ -212,7 +213,8 @@ static const pickle_row pickle_rows[] = {
     {LITERAL(PROTO "ctorch\nFloatStorage\n)R."), "torch.FloatStorage is called"},
     {LITERAL(PROTO "ctorch._tensor\n_rebuild_from_type_v2\nctorch._tensor\n_rebuild_from_type_v2\nN)N\x87\x86R."),
      "arguments"},
-    {LITERAL(PROTO "ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._tensor\n_rebuild_from_type_v2\nN)NtR."), "is called"},
+    {LITERAL(PROTO "ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._tensor\n_rebuild_from_type_v2\nN)NtR."),
+     "is called"},
     {LITERAL(PROTO "ctorch._utils\n_rebuild_tensor_v2\n)R."), "arguments"},
     {LITERAL(PROTO "(X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0" "0X\3\0\0\0cpuJ\xff\xff\xff\xfftQ."), "storage"},
     {LITERAL(PROTO "K\1Q."), "storage"},
@@ -392,7 +394,8 @@ static void check_zip(const zip_case *z) {
 
 /* A seed for tests/fuzz/fuzz_convert.c: the same directory with a tokenizer. */
 static void write_whole_seed(const char *name, const folder *f, int torch) {
-    static const char tokenizer[] = "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}}";
+    static const char tokenizer[] =
+        "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}}";
     static unsigned char seed[1 << 15];
     size_t at = 0;
     put_le(seed, &at, (uint64_t)torch, 1);

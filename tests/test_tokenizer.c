@@ -724,13 +724,15 @@ void test_tokenizer_slow(void)
     size_t n;
     check_slow("a Unigram whose trie has rings", unigram, damage_pieces, 5000);
 
-    snprintf(text, sizeof text, "{\"added_tokens\":[{\"id\":1,\"content\":\"ab\",\"special\":false,\"normalized\":false}],"
+    snprintf(text, sizeof text,
+             "{\"added_tokens\":[{\"id\":1,\"content\":\"ab\",\"special\":false,\"normalized\":false}],"
              WORD_LEVEL);
     check_slow("added tokens whose trie has rings", text, damage_added, 5000);
 
     memset(zeros, 'A', 600); /* base64: 450 zero bytes, then the number of bytes of the units: 98 of them */
     memcpy(zeros, "iAEAA", 5);
-    snprintf(text, sizeof text, "{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"%s\"}," WORD_LEVEL, zeros);
+    snprintf(text, sizeof text,
+             "{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"%s\"}," WORD_LEVEL, zeros);
     check_slow("a precompiled map with a ring", text, damage_map, 5000);
 
     n = (size_t)snprintf(text, sizeof text, "{\"model\":{\"type\":\"WordPiece\",\"continuing_subword_prefix\":\"##\","
@@ -741,8 +743,10 @@ void test_tokenizer_slow(void)
 
     n = (size_t)snprintf(text, sizeof text, "{\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[");
     for (int i = 0; i < 10; i++)
-        n += (size_t)snprintf(text + n, sizeof text - n, "{\"type\":\"FixedLength\",\"length\":1},{\"type\":\"Metaspace\","
-                              "\"replacement\":\"_\",\"prepend_scheme\":\"always\",\"split\":false}%s", i < 9 ? "," : "]},");
+        n += (size_t)snprintf(text + n, sizeof text - n,
+                              "{\"type\":\"FixedLength\",\"length\":1},{\"type\":\"Metaspace\","
+                              "\"replacement\":\"_\",\"prepend_scheme\":\"always\",\"split\":false}%s",
+                              i < 9 ? "," : "]},");
     snprintf(text + n, sizeof text - n, WORD_LEVEL);
     check_slow("a pre-tokenizer that doubles the text again and again", text, damage_prepend, 100);
 }
@@ -755,8 +759,8 @@ void test_tokenizer_strip(void)
     tfm_error err;
     int64_t n_ids = 0;
     memset(&o, 0, sizeof o);
-    from_json_text(&o, "{\"added_tokens\":[{\"id\":1,\"content\":\" \",\"special\":false,\"normalized\":false,\"rstrip\":true}],"
-                   WORD_LEVEL, 0);
+    from_json_text(&o, "{\"added_tokens\":[{\"id\":1,\"content\":\" \",\"special\":false,\"normalized\":false,"
+                       "\"rstrip\":true}]," WORD_LEVEL, 0);
     check(o.code == TFM_OK, "rstrip: %s", o.err.msg);
     if (o.t) {
         const int code = encode_run(o.t, ' ', N, &n_ids, &err);
@@ -791,7 +795,8 @@ void test_tokenizer_patience(void)
         snprintf(text, sizeof text, form, pattern);
         memset(&o, 0, sizeof o);
         from_json_text(&o, text, 0);
-        check(o.code == TFM_ERR_UNSUPPORTED && strstr(o.err.msg, "too"), "%.20s...: code %d, %s", pattern, o.code, o.err.msg);
+        check(o.code == TFM_ERR_UNSUPPORTED && strstr(o.err.msg, "too"),
+              "%.20s...: code %d, %s", pattern, o.code, o.err.msg);
         arena_free(&o.a);
     }
 }

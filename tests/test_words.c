@@ -151,7 +151,8 @@ static void check_runs(void) {
     const size_t n = describe_words(&c, text, sizeof text);
     check(n == strlen(text) && text[n - 1] == '\n', "the length of the words is not what is said");
     check(strstr(text, "\n  layers 0-2, 4-5\n") && strstr(text, "\n  layers 3, 6\n"), "runs of layers: %s", text);
-    check(describe_words(&c, cut, sizeof cut) == n && strlen(cut) == sizeof cut - 1 && !strncmp(cut, text, sizeof cut - 1),
+    check(describe_words(&c, cut, sizeof cut) == n && strlen(cut) == sizeof cut - 1 &&
+          !strncmp(cut, text, sizeof cut - 1),
           "words do not fit and are not cut");
 }
 

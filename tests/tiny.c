@@ -192,7 +192,8 @@ void tiny_weights(tiny_model *t, int32_t type, int32_t layout) {
             const int32_t experts = tfm_role_experts(&t->config, layer, role);
             if (!tfm_role_shape(&t->config, layer, role, &rows, &cols, &optional)) continue;
             for (int32_t e = 0; e < (experts ? experts : 1) && t->n_weights < TINY_MAX_WEIGHTS; e++)
-                add_weight(t, layer, role, experts ? e : -1, rows, cols, role == TFM_ROLE_ROUTER ? TFM_F32 : type, layout);
+                add_weight(t, layer, role, experts ? e : -1, rows, cols, role == TFM_ROLE_ROUTER ? TFM_F32 : type,
+                           layout);
         }
 }
 

@@ -77,7 +77,8 @@ int c_array_write(sink *out, const char *name, const void *bytes, size_t n, tfm_
                          "#if defined(__GNUC__)\n__attribute__((aligned(64)))\n"
                          "#elif defined(_MSC_VER)\n__declspec(align(64))\n"
                          "#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L\n_Alignas(64)\n#endif\n"
-                         "static const unsigned char %s[%s_BYTES] = {\n", constant, (unsigned long long)n, name, constant);
+                         "static const unsigned char %s[%s_BYTES] = {\n",
+                         constant, (unsigned long long)n, name, constant);
     int code = p ? sink_write(out, 0, p, strlen(p), err) : tool_fail(err, TFM_ERR_MEMORY, "out of memory");
     if (!code) at = strlen(p);
     arena_free(&mem);

@@ -35,12 +35,12 @@ int chat_build(arena *a, const chat_source *src, const tfm_tokenizer *tokenizer,
 int chat_interpret(arena *a, const jinja *t, const chat_source *src, const tfm_turn *turns, size_t n, int prompt,
                    const jinja_options *options, jinja_output *out, tfm_error *err);
 
-/* Messages [{"role": "user", "content": "..."} ...] as turns in the arena, *n of them; NULL if they are something else. */
+/* Messages [{"role": "user", "content": "..."} ...] as *n turns in the arena; NULL if they are something else. */
 struct json;
 tfm_turn *chat_turns(arena *a, const struct json *messages, size_t *n, tfm_error *err);
 
-/* A conversation as text and marks (see tfm_chat_render), by data if the format is known, else by its template. The date is
- * today's. */
+/* A conversation as text and marks (see tfm_chat_render), by data if the format is known, else by its template. The
+ * date is today's. */
 typedef struct chat_text {
     char *text;
     unsigned char *marks; /* per byte: 1 = the format's */

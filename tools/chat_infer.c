@@ -210,7 +210,7 @@ static int nth_rule(const inference *f, int k, rule *r) {
     return r->cut != NULL;
 }
 
-/* The texts that tell rules apart; those behind the first three have a mark in them, one for each the template knows. */
+/* The texts that tell rules apart; those behind the first three have a mark in them, each that the template knows. */
 static const char *nth_probe(const inference *f, arena *a, int k) {
     static const char *const plain[] = {"qXprobeYq", "\n \t\xE3\x80\x80 qXprobeYq \t \n", " \nqXprobeYq\n \n"};
     static const char *const around[] = {"qXbeforeYq%s\n\n \nqXprobeYq\n", "%sqX1st%s \n qXprobeYq "};
@@ -643,7 +643,8 @@ int chat_build(arena *a, const chat_source *src, const tfm_tokenizer *tokenizer,
     if (!code && !out->known) {
         code = write_text(a, src, out, err);
         if (f->t)
-            out->notice = arena_printf(a, "%s: the chat template is kept as text, not as data: %s", src->file, f->reason);
+            out->notice = arena_printf(a, "%s: the chat template is kept as text, not as data: %s", src->file,
+                                       f->reason);
         else
             out->notice = arena_printf(a, "the chat template cannot be used: %s", why.msg);
         if (!out->notice) code = tool_fail(err, TFM_ERR_MEMORY, "out of memory");

@@ -40,7 +40,8 @@ typedef struct checkpoint {
     int (*read_rows)(const struct checkpoint *c, const ckpt_tensor *t, int64_t first, int64_t n, void *buf,
                      tfm_error *err);
     int (*tokenizer)(const struct checkpoint *c, arena *mem, int64_t n_rows, tok_section *out, tfm_error *err);
-    int (*chat)(const struct checkpoint *c, arena *mem, chat_source *out, tfm_error *err); /* NULL: it has no template */
+    /* NULL: it has no template */
+    int (*chat)(const struct checkpoint *c, arena *mem, chat_source *out, tfm_error *err);
     void (*close)(struct checkpoint *c);
     void *reader;
     arena *mem;

@@ -95,7 +95,8 @@ static const char *shape_text(const ckpt_tensor *t, char *buf, size_t size) {
 
 static int refuse_type(const checkpoint *c, const ckpt_tensor *t, tfm_error *err) {
     const ggml_type *type = c->form == FORM_GGUF ? ggml_type_by_name(t->type_name) : NULL;
-    return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: tensor %s has type %s, which is not supported%s%s", c->file, t->name,
+    return tool_fail(err, TFM_ERR_UNSUPPORTED,
+                     "%s: tensor %s has type %s, which is not supported%s%s", c->file, t->name,
                      t->type_name, type && type->nearest ? "; the nearest that is: " : "",
                      type && type->nearest ? type->nearest : "");
 }
@@ -291,7 +292,8 @@ static int choose_types(const checkpoint *c, plan *p, tfm_error *err) {
         checkpoint_warn(c, "%lld tensors have rows that a block of their type does not divide: %s; the first is %s",
                         (long long)report.n_fallbacks, report.text, p->items[report.first_fallback].from->name);
     if (report.n_again)
-        checkpoint_warn(c, "%lld tensors are quantised in the source already and lose once more", (long long)report.n_again);
+        checkpoint_warn(c, "%lld tensors are quantised in the source already and lose once more",
+                        (long long)report.n_again);
     const int code = imatrix_check(c->options->importance, p->weights, p->n, &missing, err);
     if (missing) checkpoint_warn(c, "%lld quantised matrices have no row in the importance matrix", (long long)missing);
     return code;
@@ -456,7 +458,8 @@ static int stream_tensors(stream *s) {
         const plan_item *item = &s->p->items[i];
         arena mem = {NULL, 0, 0, 0};
         tfm_hash_feed(&s->c->hash, item->from->name, strlen(item->from->name));
-        code = t->layout == TFM_ROWS ? stream_vector(s, item, t, &mem) : stream_matrix(s, item, &s->p->weights[i], &mem);
+        code = t->layout == TFM_ROWS ? stream_vector(s, item, t, &mem)
+                                     : stream_matrix(s, item, &s->p->weights[i], &mem);
         arena_free(&mem);
     }
     return code;
@@ -505,7 +508,8 @@ static int make_tokenizer(const checkpoint *c, int64_t n_rows, tok_section *out,
 }
 
 /* The chat section of what `from` says; no bytes if it has no template. */
-static int make_chat(const checkpoint *c, const chat_source *from, const tok_section *tok, chat_section *out, tfm_error *err) {
+static int make_chat(const checkpoint *c, const chat_source *from, const tok_section *tok, chat_section *out,
+                     tfm_error *err) {
     const tfm_tokenizer *t = NULL;
     void *object = arena_alloc(c->mem, tfm_tokenizer_size());
     memset(out, 0, sizeof *out);
@@ -542,7 +546,8 @@ static int convert_checkpoint(checkpoint *c, sink *out, tfm_error *err) {
 }
 
 /* --vocab-only: a file that holds the tokenizer alone. */
-static int write_vocab(const checkpoint *c, const tok_section *tok, const chat_section *chat, sink *out, tfm_error *err) {
+static int write_vocab(const checkpoint *c, const tok_section *tok, const chat_section *chat, sink *out,
+                       tfm_error *err) {
     tfm_file_writer w;
     tfm_hash hash;
     memset(&hash, 0, sizeof hash);

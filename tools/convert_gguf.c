@@ -331,7 +331,8 @@ static int open_parts(checkpoint *c, gguf_reader *r, tfm_error *err) {
     parts[0] = r->parts[0];
     r->parts = parts;
     if (s.count > 1 && !r->dir)
-        return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: split.count: one of %lld parts, and the others are not at hand", first,
+        return tool_fail(err, TFM_ERR_UNSUPPORTED,
+                         "%s: split.count: one of %lld parts, and the others are not at hand", first,
                          (long long)s.count);
     for (int64_t no = 1; no < s.count; no++) {
         const char *name = part_name(c, first, no, s.count);

@@ -39,7 +39,8 @@ static int read_json(checkpoint *c, const source_dir *dir, const char *file, con
         tfm_hash_feed(&c->hash, text, n);
     }
     dir->close(dir->user, &src);
-    if (!code && !json_is(*out, JSON_OBJECT)) return tool_fail(err, TFM_ERR_FORMAT, "%s/%s: is not a JSON object", dir->name, file);
+    if (!code && !json_is(*out, JSON_OBJECT))
+        return tool_fail(err, TFM_ERR_FORMAT, "%s/%s: is not a JSON object", dir->name, file);
     return code;
 }
 
@@ -204,7 +205,7 @@ static int read_rope_flags(checkpoint *c, const json *v, tfm_error *err) {
     return TFM_OK;
 }
 
-/* Which layers are mixtures of experts: a list of those that are, or are not (see arch.moe_list), or a word for each. */
+/* Which layers are mixtures of experts: a list of those that are, or are not (arch.moe_list), or a word for each. */
 static int read_moe_layers(checkpoint *c, int which, const json *v, tfm_error *err) {
     char where[PATH_TEXT];
     const size_t n = json_count(v);
@@ -520,7 +521,8 @@ static int join_pattern(checkpoint *c, const char *pattern, float *values, size_
             before = n;
             snprintf(index, sizeof index, "%d", i++);
             if (head < length)
-                snprintf(part, sizeof part, "%.*s%s%.*s", (int)head, at, index, (int)(length - head - 1), at + head + 1);
+                snprintf(part, sizeof part, "%.*s%s%.*s", (int)head, at, index, (int)(length - head - 1),
+                         at + head + 1);
             else
                 snprintf(part, sizeof part, "%.*s", (int)length, at);
             code = join_tensor(c, part, values, room, &n, err);

@@ -422,7 +422,8 @@ int describe(const arch *given, const char *file, arena *mem, tfm_config *c, tfm
     c->pos_kind = arch_int(&a, P_POS_KIND);
     c->pos_offset = arch_int(&a, P_POS_OFFSET);
     c->embed_norm = arch_int(&a, P_EMBED_NORM);
-    c->norm_kind = arch_int(&a, P_OUT_NORM) && !arch_int(&a, P_OUT_NORM_DROPPED) ? arch_int(&a, P_NORM_KIND) : TFM_NORM_NONE;
+    c->norm_kind = arch_int(&a, P_OUT_NORM) && !arch_int(&a, P_OUT_NORM_DROPPED) ? arch_int(&a, P_NORM_KIND)
+                                                                                 : TFM_NORM_NONE;
     c->norm_bias = c->norm_kind == TFM_NORM_LAYER && (arch_int(&a, P_BIAS) & TFM_BIAS_NORM);
     c->norm_no_weight = arch_int(&a, P_NORM_NO_WEIGHT);
     c->head_bias = arch_int(&a, P_HEAD_BIAS);

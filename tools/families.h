@@ -165,10 +165,10 @@ extern const rule rope_rules[], sparse_rules[];
 
 /* ---- NAMES ----------------------------------------------------------------------------------------------------- */
 
-/* How rows of a tensor are taken from the source. Q, K and V may stand in one tensor: ALL has the rows of q, those of k,
- * those of v; GROUPS has, for each key/value head, its query heads, the key, the value; QUARTERS has four parts of q, v
- * and k. TAKE_COLUMNS is added to any of them: the source is [in][out], its columns are our rows. TAKE_EXPERTS is added
- * where a tensor holds all experts, one after another: what stands before is meant within the part of one. */
+/* How rows of a tensor are taken from the source. Q, K and V may stand in one tensor: ALL has the rows of q, those of
+ * k, those of v; GROUPS has, for each key/value head, its query heads, the key, the value; QUARTERS has four parts of
+ * q, v and k. TAKE_COLUMNS is added to any of them: the source is [in][out], its columns are our rows. TAKE_EXPERTS is
+ * added where a tensor holds all experts, one after another: what stands before is meant within the part of one. */
 typedef enum name_take {
     TAKE_ROWS,              /* as they are */
     TAKE_PAIRS_Q,           /* per head, rows (0, d/2, 1, d/2 + 1 ...) are brought into the order 0, 1, 2 ... */
@@ -182,9 +182,9 @@ typedef enum name_take {
     TAKE_EXPERTS = 0x40, TAKE_COLUMNS = 0x80
 } name_take;
 
-/* pattern: '@' is the prefix of the model's own tensors, '#' the layer, '~' the expert. Several rows may serve one role; the first
- * that the checkpoint holds is taken. In Hugging Face directories a vector may be joined from several: '|' stands
- * between their patterns, '%' for 0, 1 ... as far as there are any. */
+/* pattern: '@' is the prefix of the model's own tensors, '#' the layer, '~' the expert. Several rows may serve one
+ * role; the first that the checkpoint holds is taken. In Hugging Face directories a vector may be joined from several:
+ * '|' stands between their patterns, '%' for 0, 1 ... as far as there are any. */
 typedef struct name_row {
     const char *pattern;
     unsigned char role, take;

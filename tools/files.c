@@ -99,7 +99,9 @@ static void local_close(local_file *f)
 int source_read_model(const source *s, arena *a, void **bytes, size_t *n, tfm_error *err)
 {
     unsigned char *p = s->size > SIZE_MAX / 2 ? NULL : arena_alloc(a, (size_t)s->size + 64);
-    if (!p) return tool_fail(err, TFM_ERR_MEMORY, "%s: out of memory for its %llu bytes", s->name, (unsigned long long)s->size);
+    if (!p)
+        return tool_fail(err, TFM_ERR_MEMORY, "%s: out of memory for its %llu bytes", s->name,
+                         (unsigned long long)s->size);
     p += (64 - (uintptr_t)p % 64) % 64;
     *bytes = p;
     *n = (size_t)s->size;

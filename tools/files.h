@@ -77,7 +77,8 @@ typedef struct sink {
  * sink_commit and disappears in sink_discard and when a signal ends the program. Refuses a path that is one of the
  * files opened as a source by this process, or that is no regular file. */
 int sink_open_file(sink *out, const char *path, tfm_error *err);
-void sink_rest(sink *s);                   /* closes the file until it is written to again: systems bound the open ones */
+/* closes the file until it is written to again: systems bound the open ones */
+void sink_rest(sink *s);
 int sink_commit(sink *s, tfm_error *err);  /* also reports what a write had failed with, e.g. a full disk */
 void sink_discard(sink *s);                /* nothing happens if it is committed or never was opened */
 

@@ -81,7 +81,8 @@ void gguf_add_f32(gguf_out *g, float value) {
 
 void gguf_add_text(gguf_out *g, const char *text, size_t n) { put_string(g, 0, text, n); }
 
-uint64_t gguf_put_tensor(gguf_out *g, const char *name, uint32_t type, const int64_t *dims, int n_dims, uint64_t bytes) {
+uint64_t gguf_put_tensor(gguf_out *g, const char *name, uint32_t type, const int64_t *dims, int n_dims,
+                         uint64_t bytes) {
     const uint64_t at = g->data_bytes;
     put_string(g, 1, name, strlen(name));
     put_number(g, 1, (uint64_t)n_dims, 4);

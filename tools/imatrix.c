@@ -62,7 +62,8 @@ int imatrix_read(imatrix *m, const source *src, arena *mem, tfm_error *err) {
     unsigned char magic[4];
     if (!g) return tool_fail(err, TFM_ERR_MEMORY, "out of memory");
     if (src->size >= 8 && !source_read(src, 0, magic, 4, NULL) && memcmp(magic, "GGUF", 4))
-        return tool_fail(err, TFM_ERR_UNSUPPORTED, "%s: is no GGUF file (of an older .dat file llama-imatrix --in-file OLD.dat "
+        return tool_fail(err, TFM_ERR_UNSUPPORTED,
+                         "%s: is no GGUF file (of an older .dat file llama-imatrix --in-file OLD.dat "
                          "-o NEW.gguf makes one)", src->name);
     int code = gguf_open(g, src, mem, err);
     m->file = arena_strdup(mem, src->name);

@@ -165,7 +165,7 @@ size_t jinja_char(const char *p, size_t n, uint32_t *code);
 int jinja_is_space(uint32_t code); /* what str.strip() takes away */
 size_t jinja_length(const jinja_string *s); /* characters */
 
-/* ---- jinja_filters.c, jinja_library.c ------------------------------------------------------------------------------------------- */
+/* ---- jinja_filters.c, jinja_library.c ---------------------------------------------------------------------------- */
 
 jinja_value jinja_filter(jinja_state *s, const char *name, jinja_value v, jinja_args *args);
 int jinja_test(jinja_state *s, const char *name, jinja_value v, jinja_args *args);

@@ -1,4 +1,4 @@
-/* jinja_lex.h - a template as tokens: text, and what stands in {% %} and {{ }}. White space that tags take away is gone. */
+/* jinja_lex.h - a template as tokens: text, and what stands in {% %} and {{ }}. White space that tags drop is gone. */
 #ifndef TOOLS_JINJA_LEX_H
 #define TOOLS_JINJA_LEX_H
 

@@ -181,7 +181,8 @@ static jinja_node *parse_primary(parser *p) {
     }
     if (is_op(p, "[")) return parse_list(p);
     if (is_op(p, "{")) return parse_dict(p);
-    if (!is_op(p, "(")) return p->at->n ? fail(p, "unexpected", p->at->text) : fail(p, "an expression is missing", NULL);
+    if (!is_op(p, "("))
+        return p->at->n ? fail(p, "unexpected", p->at->text) : fail(p, "an expression is missing", NULL);
     advance(p);
     n = parse_tuple(p, 1, 1);
     expect_op(p, ")");

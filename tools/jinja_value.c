@@ -312,7 +312,8 @@ void jinja_set_key(jinja_state *s, jinja_dict *d, jinja_value key, jinja_value v
 
 /* ---- ORDER ----------------------------------------------------------------------------------------------------- */
 
-static int compare_text(jinja_state *s, const jinja_string *a, const jinja_string *b) { /* UTF-8 sorts as code points do */
+/* UTF-8 sorts as code points do */
+static int compare_text(jinja_state *s, const jinja_string *a, const jinja_string *b) {
     size_t n = a->n < b->n ? a->n : b->n;
     if (jinja_step(s, n / 256)) return 0;
     int order = n ? memcmp(a->text, b->text, n) : 0;

@@ -110,7 +110,8 @@ static void put_curve(picture *out, const plot *p, const plot_curve *c, const sc
     put(out, "\"/>\n");
     for (i = 0; c->style == PLOT_SOLID && i < p->n_points; i++) {
         if (c->y[i] < 0) continue;
-        put(out, "<circle class=\"dot c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\">", color, x_at(s, p->x[i]), y_at(s, c->y[i]));
+        put(out, "<circle class=\"dot c%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"3.5\">", color, x_at(s, p->x[i]),
+            y_at(s, c->y[i]));
         put(out, "<title>%g: %.4g</title></circle>\n", p->x[i], c->y[i]);
     }
 }

@@ -16,7 +16,7 @@ void pool_free(pool *p); /* waits for the threads to end; NULL is fine */
 int pool_threads(const pool *p);
 
 /* The hook; user is a pool, or NULL to run everything in the caller's thread. Indices are taken in their order, each by
- * the next thread that is free, the caller's included. One call at a time: a pool belongs to the thread that calls it. */
+ * the next thread that is free, the caller's included. One call at a time: a pool belongs to the thread calling it. */
 void pool_run(void *user, void (*fn)(void *arg, int index), void *arg, int n);
 
 #endif

@@ -440,7 +440,8 @@ static void encode_book(work *k) {
     for (int j = 0; j < k->subs; j++) {
         const float d = unit * scale[j], inverse = d != 0 ? 1 / d : 0;
         k->out->scale[j] = (int8_t)scale[j];
-        for (int i = j * k->s->sub; i < (j + 1) * k->s->sub; i++) k->out->code[i] = (uint8_t)book_code(k->x[i] * inverse);
+        for (int i = j * k->s->sub; i < (j + 1) * k->s->sub; i++)
+            k->out->code[i] = (uint8_t)book_code(k->x[i] * inverse);
     }
 }
 
@@ -480,7 +481,9 @@ static int all_within(const float *x, int64_t n, float most) {
 static int is_finite_f16(uint16_t h) { return (h & 0x7c00) != 0x7c00; }
 
 static int quantize_row(const scheme *s, void *strip, int row, const float *x, int64_t cols, const float *importance) {
-    static void (*const encode[])(work *) = { encode_plain, encode_scales, encode_minima, encode_book, encode_exponent };
+    static void (*const encode[])(work *) = {
+        encode_plain, encode_scales, encode_minima, encode_book, encode_exponent
+    };
     const int block = tfm_type_get(s->type)->block;
     const float row_square = s->by_row && importance ? sum_of_squares(x, cols) / (float)cols : 0;
     tfm_quant_block out;
@@ -512,7 +515,8 @@ int quantize_strip(int32_t type, void *strip, const float *values, int n_rows, i
     if (!quantize_knows(type)) return TFM_ERR_UNSUPPORTED;
     if (!bytes) return TFM_ERR_ARG;
     if (!all_within(values, n_rows * cols, s && s->fit == FIT_EXPONENT ? FLT_MAX : 65504.0f)) return TFM_ERR_NUMERIC;
-    if (type == TFM_Q8_0) return tfm_pack_strip(type, strip, TFM_F32, values, (size_t)cols * sizeof *values, n_rows, cols);
+    if (type == TFM_Q8_0)
+        return tfm_pack_strip(type, strip, TFM_F32, values, (size_t)cols * sizeof *values, n_rows, cols);
     memset(strip, 0, bytes);
     for (int r = 0; !code && r < n_rows; r++) code = quantize_row(s, strip, r, values + r * cols, cols, importance);
     return code;

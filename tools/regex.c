@@ -10,9 +10,9 @@
  *   escapes       \p{name} \P{name} \p{^name}: categories (L, Lu, Letter), scripts (Han), properties (Alphabetic)
  *                 \s \S \d \D \w \W \h \H  \r \n \t \f \v \a \e \xHH \x{H} \uHHHH  \ before ASCII punctuation
  *
- * Lines as in Oniguruma: ^ and $ match at every line, . everything but a newline. Refused: repetition without limit inside
- * a look-behind or an atomic group and of what can be empty (all of this keeps matching bounded), look-around and atomic
- * groups nested more than 4 deep, look-behind without a fixed length, back references, counts above 1024.
+ * Lines as in Oniguruma: ^ and $ match at every line, . everything but a newline. Refused: repetition without limit
+ * inside a look-behind or an atomic group and of what can be empty (all of this keeps matching bounded), look-around
+ * and atomic groups nested more than 4 deep, look-behind without a fixed length, back references, counts above 1024.
  */
 #include "regex.h"
 

@@ -65,8 +65,8 @@ tfm_result sampling_next(sampling *s, const run *r, const int32_t *ids, int64_t 
 /* Whether a token ends the text: one of the model's, or of its chat format's. */
 int sampling_ends(const sampling *s, const run *r, int32_t id, int chat);
 
-/* More text, of at most tfm_decode_max bytes: returns what of it (and of what was held back) may be shown now, *n bytes that live until the next call;
- * s->stopped is set when a stop string was found. At the end: text NULL. */
+/* More text, of at most tfm_decode_max bytes: returns what of it (and of what was held back) may be shown now, *n bytes
+ * that live until the next call; s->stopped is set when a stop string was found. At the end: text NULL. */
 const char *sampling_show(sampling *s, const char *text, size_t size, size_t *n);
 
 #endif

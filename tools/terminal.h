@@ -6,7 +6,7 @@
 
 const char *human_size(char buf[16], uint64_t n);   /* "1.12 GB" (powers of 1000) */
 
-/* Colours for stdout: an escape sequence where stdout is a terminal that knows them, else "". NO_COLOR switches them off. */
+/* Colours for stdout: an escape sequence where it is a terminal that knows them, else "". NO_COLOR: none. */
 enum { INK_PLAIN, INK_BOLD, INK_RED, INK_GREEN, INK_COUNT };
 const char *ink(int which);
 

@@ -22,7 +22,8 @@ static const cli_option option_rows[] = {
     CLI_STRING(0, "tokenizer", "FILE", &tokenizer_path, "the checkpoint's own; tokenizer.bin beside a llama2.c model",
                "tokenizer.json, tokenizer.model, tokenizer.bin or a GGUF to take the tokenizer from", NULL),
     CLI_STRING(0, "allow-unknown", "KEY,...", &allowed, "", "keys of the configuration that may be ignored", NULL),
-    CLI_STRING(0, "c-array", "NAME", &array_name, "", "OUT is a C header with the file as an array; SRC may be a .tfm too", NULL),
+    CLI_STRING(0, "c-array", "NAME", &array_name, "",
+               "OUT is a C header with the file as an array; SRC may be a .tfm too", NULL),
     CLI_FLAG(0, "to-gguf", &to_gguf, "write a GGUF file from a .tfm file; every weight keeps its type and its bits"),
     CLI_FLAG(0, "families", &list_families, "print the table of known families, as the README has it, and stop"),
     CLI_END
@@ -33,8 +34,8 @@ static const cli command_line = {
     "       tfm-convert --c-array NAME [...] SRC OUT.h\n"
     "       tfm-convert --to-gguf IN.tfm OUT.gguf\n"
     "       tfm-convert --families",
-    "SRC: a Hugging Face directory (config.json, tokenizer files, weights as safetensors or as PyTorch's .bin), or its\n"
-    "file of weights; a GGUF file (a split one by its first part); a llama2.c .bin of version 0, 1 or 2.",
+    "SRC: a Hugging Face directory (config.json, tokenizer files, weights as safetensors or as PyTorch's .bin), or "
+    "its\nfile of weights; a GGUF file (a split one by its first part); a llama2.c .bin of version 0, 1 or 2.",
     option_rows, 0, 2, arg_names
 };
 
@@ -226,14 +227,17 @@ int main(int argc, char **argv) {
     if (status != CLI_GO_ON) return program_end(status);
     if (list_families && n_args) return cli_wrong(&command_line, "--families stands alone");
     if (list_families) return program_end(print_families());
-    if (to_gguf && (quantize.type_given || quantize.imatrix_path || vocab_only || tokenizer_path || allowed || array_name))
+    if (to_gguf &&
+        (quantize.type_given || quantize.imatrix_path || vocab_only || tokenizer_path || allowed || array_name))
         return cli_wrong(&command_line, "--to-gguf goes with no other option");
     if (n_args < 2) return cli_wrong(&command_line, "missing argument %s", arg_names[n_args]);
     if (array_name && !c_array_name_ok(array_name))
         return cli_wrong(&command_line, "--c-array %s: no name of a C array", array_name);
     if (quantize_options_wrong(&quantize)) return cli_wrong(&command_line, "%s", quantize_options_wrong(&quantize));
-    if (vocab_only && quantize.type_given) return cli_wrong(&command_line, "--type has nothing to do with --vocab-only");
-    if (!strcmp(args[1], "-")) return cli_wrong(&command_line, "OUT.tfm: - is no file; the output is not written to stdout");
+    if (vocab_only && quantize.type_given)
+        return cli_wrong(&command_line, "--type has nothing to do with --vocab-only");
+    if (!strcmp(args[1], "-"))
+        return cli_wrong(&command_line, "OUT.tfm: - is no file; the output is not written to stdout");
     memset(&o, 0, sizeof o);
     o.vocab_only = vocab_only;
     o.allow_unknown = keys;

@@ -31,7 +31,8 @@ static const cli_option option_rows[] = {
     CLI_INT(0, "rope-len", "L", &rope_len, 1, INT32_MAX, "number of ids, plus N",
             "sequence length for RoPE that depends on it", NULL),
     CLI_GROUP("Perplexity"),
-    CLI_STRING(0, "ppl", "FILE", &ppl_path, NULL, "of a text, in chunks of -c positions (default 512); also nll, log Z", NULL),
+    CLI_STRING(0, "ppl", "FILE", &ppl_path, NULL,
+               "of a text, in chunks of -c positions (default 512); also nll, log Z", NULL),
     CLI_INT(0, "chunks", "K", &n_chunks, 1, INT32_MAX, "all", "stop after K chunks", NULL),
     CLI_STRING(0, "imatrix", "OUT", &imatrix_path, NULL, "also write the importance matrix of the text,\n"
                "for tfm-quantize and tfm-convert (a GGUF as llama-imatrix writes it)", NULL),
@@ -504,7 +505,7 @@ static int encode_file(const run *r, const char *path, id_list *out)
     return out->ids ? CLI_GO_ON : tool_error("%s: %s", path, err.msg);
 }
 
-/* Scores the text, and writes its importance matrix if `seen` collects one. The file is there before the figures are. */
+/* Scores the text, and writes its importance matrix if `seen` collects one. The file is there before the figures. */
 static int score_and_collect(run *r, id_list *list, const collector *seen)
 {
     sink out;

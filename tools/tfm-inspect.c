@@ -28,7 +28,8 @@ static const cli_option option_rows[] = {
     CLI_FLAG(0, "diff", &diff, "show what differs between two files; exit status 0: nothing, 3: something"),
     CLI_STRING(0, "tensor", "NAME", &tensor_name, NULL, "write one tensor as float32, row by row ...", NULL),
     CLI_STRING(0, "out", "FILE", &out_path, NULL, "... into this file", NULL),
-    CLI_STRING(0, "plan", "NAME", &plan_name, NULL, "print the memory that -c, --batch, --kv ... ask for as C constants", NULL),
+    CLI_STRING(0, "plan", "NAME", &plan_name, NULL,
+               "print the memory that -c, --batch, --kv ... ask for as C constants", NULL),
     CLI_FLAG(0, "verify", &verify, "check the hashes of the tokenizer and of every tensor"),
     RUN_OPTION_ROWS(options, "the model's, at most 4096"),
     CLI_END
@@ -412,7 +413,8 @@ static int write_tensor(const run *r, const char *name, const char *path)
 
 static void print_constant(arena *mem, const char *suffix, uint64_t value, const char *comment)
 {
-    printf("#define %-32s %10llu /* %s */\n", c_array_constant(mem, plan_name, suffix), (unsigned long long)value, comment);
+    printf("#define %-32s %10llu /* %s */\n", c_array_constant(mem, plan_name, suffix), (unsigned long long)value,
+           comment);
 }
 
 /* The settings of a session and the bytes they need, for a program whose memory is one static buffer. */
@@ -436,7 +438,8 @@ static int print_plan(const run *r)
     printf("/* Made by tfm-inspect --plan: the settings of a session, and the bytes that they need. */\n");
     print_constant(&mem, "_BYTES", n, "of the model's file");
     print_constant(&mem, "_CTX", (uint64_t)setup.n_ctx, "tfm_session_config.n_ctx");
-    print_constant(&mem, "_BATCH", setup.n_batch ? (uint64_t)setup.n_batch : (uint64_t)(setup.n_ctx < 512 ? setup.n_ctx : 512),
+    print_constant(&mem, "_BATCH",
+                   setup.n_batch ? (uint64_t)setup.n_batch : (uint64_t)(setup.n_ctx < 512 ? setup.n_ctx : 512),
                    "n_batch");
     print_constant(&mem, "_KV", (uint64_t)setup.kv, "kv");
     print_constant(&mem, "_ACT", (uint64_t)setup.act, "act");

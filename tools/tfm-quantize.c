@@ -100,8 +100,9 @@ static int quantize(job *j, sink *out, arena *mem) {
     const void *tokenizer = tfm_model_section(j->model, TFM_SECTION_TOKENIZER, &n_tokenizer);
     const void *chat = tfm_model_section(j->model, TFM_SECTION_CHAT, &n_chat);
     const char *text = tfm_model_section(j->model, TFM_SECTION_PROVENANCE, &n_text);
-    const char *now = arena_printf(mem, "%.*squantized %s%s\n", text && n_text < 1 << 20 ? (int)n_text : 0, text ? text : "",
-                                   j->setup->mix->rules, j->setup->importance ? " with imatrix" : "");
+    const char *now = arena_printf(mem, "%.*squantized %s%s\n", text && n_text < 1 << 20 ? (int)n_text : 0,
+                                   text ? text : "", j->setup->mix->rules,
+                                   j->setup->importance ? " with imatrix" : "");
     int code = now ? plan(j, mem) : tool_fail(j->err, TFM_ERR_MEMORY, "out of memory");
     if (code) return code;
     code = writer_begin(&j->writer, out, mem, tfm_model_config_of(j->model), j->out, j->n, tokenizer, n_tokenizer,
@@ -148,7 +149,8 @@ int main(int argc, char **argv) {
     if (status != CLI_GO_ON) return program_end(status);
     if (!options.type_given) return cli_wrong(&command_line, "--type is missing");
     if (quantize_options_wrong(&options)) return cli_wrong(&command_line, "%s", quantize_options_wrong(&options));
-    if (!strcmp(args[1], "-")) return cli_wrong(&command_line, "OUT.tfm: - is no file; the output is not written to stdout");
+    if (!strcmp(args[1], "-"))
+        return cli_wrong(&command_line, "OUT.tfm: - is no file; the output is not written to stdout");
     int code = quantize_setup_open(&setup, &options, &err);
     progress_begin(&bar, "quantizing", 1);
     if (!code) code = run(args[0], args[1], &setup, &bar, &err);

@@ -1,8 +1,8 @@
 /* tfm-tokenize - text to ids and ids to text, with the tokenizer of a .tfm file.
  *
- * Text is taken from stdin byte for byte, a final newline too; the ids go to stdout as one line. With --decode it is the
- * other way round and nothing is added to the text. With --chat a conversation comes in, and what the model's chat format
- * makes of it goes out.
+ * Text is taken from stdin byte for byte, a final newline too; the ids go to stdout as one line. With --decode it is
+ * the other way round and nothing is added to the text. With --chat a conversation comes in, and what the model's chat
+ * format makes of it goes out.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -332,7 +332,8 @@ static int cut_piece(tokenizer_build *b, uint32_t id, uint32_t rank) {
     const tok_piece *p = &b->pieces[id];
     int n = 0;
     if (p->name_length > LONGEST) {
-        return tool_fail(b->err, TFM_ERR_UNSUPPORTED, "%s: token %u has %u bytes, at most %d are supported", b->file, (unsigned)id,
+        return tool_fail(b->err, TFM_ERR_UNSUPPORTED,
+                         "%s: token %u has %u bytes, at most %d are supported", b->file, (unsigned)id,
                          (unsigned)p->name_length, (int)LONGEST);
     }
     for (uint32_t i = 1; i < p->name_length; i++) {

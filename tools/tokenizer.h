@@ -33,8 +33,8 @@ int tokenizer_from_sentencepiece(arena *a, const source *model, const source *co
                                  tfm_error *err);
 /* The metadata "tokenizer.ggml.*". */
 int tokenizer_from_gguf(arena *a, const gguf *g, int64_t n_rows, tok_section *out, tfm_error *err);
-/* The names that tokenizer.ggml.pre may say for the i-th pre-tokenizer, a blank around each; the default comes last. NULL
- * past the end. */
+/* The names that tokenizer.ggml.pre may say for the i-th pre-tokenizer, a blank around each; the default comes last.
+ * NULL past the end. */
 const char *tokenizer_pre_names(int i);
 /* tokenizer.bin of llama2.c, which needs the model's vocab_size (n_rows; 0 reads to the end of the file). */
 int tokenizer_from_llama2c(arena *a, const source *bin, int64_t n_rows, tok_section *out, tfm_error *err);

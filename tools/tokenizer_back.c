@@ -318,7 +318,7 @@ static int same_expressions(const teller *x, const teller *y) {
     return 1;
 }
 
-/* Whether the metadata, read back, give the ids that the tokenizer gives; 2: by the same expressions. Negative: no memory. */
+/* Whether the metadata, read back, give the tokenizer's ids; 2: by the same expressions. Negative: no memory. */
 static int same_ids(teller *b, const gguf_out *g, const char *text, size_t n, const int32_t *want, int64_t n_want) {
     arena mem = {NULL, 0, 0, 0};
     size_t n_head;
@@ -392,7 +392,8 @@ int tokenizer_to_gguf(gguf_out *g, const char *file, const tfm_model *model, int
                       const char **warning, tfm_error *err) {
     size_t n;
     const unsigned char *section = tfm_model_section(model, TFM_SECTION_TOKENIZER, &n);
-    teller b = {file, tfm_model_tokenizer(model), section, tfm_model_config_of(model), n_rows, NULL, NULL, 0, a, err, 0, 0};
+    teller b = {file, tfm_model_tokenizer(model), section, tfm_model_config_of(model), n_rows, NULL, NULL, 0, a, err, 0,
+                0};
     *warning = NULL;
     if (!section || !b.t) return TFM_OK;
     if (word(&b, TFM_TOK_MODEL) != TFM_TOK_BPE) return fail(&b, "its model is none that is written to GGUF (BPE is)");

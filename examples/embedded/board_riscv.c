@@ -5,14 +5,15 @@ extern uint32_t data_source[], data_begin[], data_end[], bss_begin[], bss_end[],
 int main(void);
 void start(void);
 
-/* ---- semihosting: three instructions that a debugger knows, in one piece ------------------------------------------ */
+/* ---- semihosting: three instructions that a debugger knows, in one piece ----------------------------------------- */
 
 enum { SYS_WRITEC = 3, SYS_EXIT_EXTENDED = 0x20, APPLICATION_EXIT = 0x20026 };
 
 __attribute__((noinline, aligned(16))) static int call_host(int operation, const void *argument) {
     register int a0 __asm__("a0") = operation;
     register const void *a1 __asm__("a1") = argument;
-    __asm__ volatile(".option push\n .option norvc\n .balign 16\n slli x0, x0, 0x1f\n ebreak\n srai x0, x0, 7\n .option pop"
+    __asm__ volatile(".option push\n .option norvc\n .balign 16\n"
+                     " slli x0, x0, 0x1f\n ebreak\n srai x0, x0, 7\n .option pop"
                      : "+r"(a0) : "r"(a1) : "memory");
     return a0;
 }

@@ -1,5 +1,5 @@
-/* A language model on a microcontroller: no operating system, no file, no malloc, no libm. The model stays in flash and is
- * used in place; everything that changes lives in one static buffer whose size is known when this is compiled.
+/* A language model on a microcontroller: no operating system, no file, no malloc, no libm. The model stays in flash and
+ * is used in place; everything that changes lives in one static buffer whose size is known when this is compiled.
  *
  * model.S puts the model's file into the program, plan.h (made by tfm-inspect --plan) says what memory it needs. The
  * Makefile beside this builds it for several CPUs and runs it in an emulator; board.h is what a new board must bring.
@@ -70,7 +70,7 @@ static tfm_result start(tfm_session **s, const tfm_tokenizer **t, int32_t *ids, 
     return tfm_session_init(m, &cfg, rest, MODEL_SESSION_BYTES, s, err);
 }
 
-/* Always the likeliest token, until the model ends the text or N_TOKENS are made. Returns how many; -1 after an error. */
+/* Always the likeliest token, until the model ends the text or N_TOKENS are made. Returns how many; -1: an error. */
 static int generate(tfm_session *s, const tfm_tokenizer *t, const int32_t *ids, int64_t n, tfm_error *err) {
     const tfm_config *c = tfm_model_config_of((const tfm_model *)(const void *)memory);
     static char text[256];

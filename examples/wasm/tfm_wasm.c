@@ -82,7 +82,8 @@ static void pool_run(void *user, void (*fn)(void *arg, int index), void *arg, in
     __atomic_store_n(&pool.posted, (uint32_t)job, __ATOMIC_SEQ_CST);
     __builtin_wasm_memory_atomic_notify((int *)&pool.posted, 1u << 30);
     while (pool_part()) continue;
-    while (__atomic_load_n(&pool.done, __ATOMIC_SEQ_CST) < (uint32_t)n) continue; /* a page's main thread may not wait */
+    /* a page's main thread may not wait */
+    while (__atomic_load_n(&pool.done, __ATOMIC_SEQ_CST) < (uint32_t)n) continue;
 }
 
 EXPORT(pool_worker) void pool_worker(void) {

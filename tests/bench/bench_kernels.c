@@ -3,11 +3,12 @@
  *     bench_kernels [--isa NAME] [--blas LIBRARY] [ROWS COLUMNS TOKENS]
  *
  * One thread. For every weight type: GOP/s (two operations a product) of a prompt of TOKENS and of one token, and the
- * bytes of weights that one token reads a second. Beside them the peaks that this program measures in loops that touch no
- * memory: products of bytes alone; with what a block of 32 inputs takes besides (the sum times the scale of the activations, a
- * multiply-add with the scale of the weights: 2 operations, and one for the minima of sub-blocks; AVX2 also converts the
- * sum), which no kernel of this arithmetic can exceed; float32 multiply-adds. --blas: sgemm of that OpenBLAS (a path for dlopen; symbol
- * cblas_sgemm) on the same shape and thread; OPENBLAS_CORETYPE=Haswell holds it to AVX2.
+ * bytes of weights that one token reads a second. Beside them the peaks that this program measures in loops that touch
+ * no memory: products of bytes alone; with what a block of 32 inputs takes besides (the sum times the scale of the
+ * activations, a multiply-add with the scale of the weights: 2 operations, and one for the minima of sub-blocks; AVX2
+ * also converts the sum), which no kernel of this arithmetic can exceed; float32 multiply-adds. --blas: sgemm of that
+ * OpenBLAS (a path for dlopen; symbol cblas_sgemm) on the same shape and thread; OPENBLAS_CORETYPE=Haswell holds it to
+ * AVX2.
  *
  * Each figure is the best of many runs, so that a busy machine disturbs it little; an idle one is better. */
 #include "tfm.h"
@@ -25,7 +26,7 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- PEAKS: twelve chains, since an operation takes 4 or 5 cycles and two begin in each --------------------------- */
+/* ---- PEAKS: twelve chains, since an operation takes 4 or 5 cycles and two begin in each -------------------------- */
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
@@ -38,7 +39,9 @@ static double now(void)
 #define MADD_512(i) f##i = _mm512_fmadd_ps(f##i, x, y); __asm__ volatile("" : "+v"(f##i));
 #define MADD_256(i) f##i = _mm256_fmadd_ps(f##i, x, y); __asm__ volatile("" : "+x"(f##i));
 /* AVX2 has no product of four bytes with a sum of 32 bits: two products, their sum in 16 bits, widened, added. */
-#define BYTE_256(i) a##i = _mm256_add_epi32(a##i, _mm256_madd_epi16(_mm256_maddubs_epi16(x, y), one)); __asm__ volatile("" : "+x"(a##i), "+x"(x));
+#define BYTE_256(i) \
+    a##i = _mm256_add_epi32(a##i, _mm256_madd_epi16(_mm256_maddubs_epi16(x, y), one)); \
+    __asm__ volatile("" : "+x"(a##i), "+x"(x));
 #define FZERO_512(i) __m512 f##i = _mm512_set1_ps((float)i);
 #define FZERO_256(i) __m256 f##i = _mm256_set1_ps((float)i);
 
@@ -71,7 +74,7 @@ __attribute__((target("avx2,fma"))) static double floats_256(void)
     return 12.0 * LOOPS * 16;
 }
 
-/* A block of 32 inputs of 16 rows and one token, twelve at a time: 8 steps of products, then `more` float operations. */
+/* A block of 32 inputs of 16 rows and one token, twelve at once: 8 steps of products, then `more` float operations. */
 #define EIGHT(F) CHAINS(F) CHAINS(F) CHAINS(F) CHAINS(F) CHAINS(F) CHAINS(F) CHAINS(F) CHAINS(F)
 #define FLOAT_512(i) f##i = _mm512_mul_ps(f##i, v); __asm__ volatile("" : "+v"(f##i));
 #define BLOCK_512(name, products, more) \
@@ -137,7 +140,7 @@ static double peak(int isa, int of)
     return best;
 }
 
-/* ---- KERNELS ------------------------------------------------------------------------------------------------------- */
+/* ---- KERNELS ----------------------------------------------------------------------------------------------------- */
 
 typedef struct bench {
     const tfm_kernels *k;
@@ -215,13 +218,14 @@ static void bench_type(bench *b, int32_t type, double byte_peak, double float_pe
     printf("%-8s %10.0f", info->name, many);
     if (top > 0) printf(" %7.0f %%", 100 * many / top);
     if (!q8 && blas > 0) printf(" (%.0f %% of sgemm)", 100 * many / blas);
-    printf(" %10.0f %10.1f\n", all / seconds * 1e-9, (double)b->rows * (double)b->cols / info->block * info->block_bytes / seconds * 1e-9);
+    printf(" %10.0f %10.1f\n", all / seconds * 1e-9,
+           (double)b->rows * (double)b->cols / info->block * info->block_bytes / seconds * 1e-9);
 }
 
-/* ---- SGEMM --------------------------------------------------------------------------------------------------------- */
+/* ---- SGEMM ------------------------------------------------------------------------------------------------------- */
 
-typedef void (*sgemm_fn)(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda, const float *b,
-                         int ldb, float beta, float *c, int ldc);
+typedef void (*sgemm_fn)(int order, int ta, int tb, int m, int n, int k, float alpha, const float *a, int lda,
+                         const float *b, int ldb, float beta, float *c, int ldc);
 
 /* y [n][rows] = x [n][cols] w [rows][cols]^T, as a matmul here. */
 static double blas_speed(const bench *b, const char *path)
@@ -238,7 +242,8 @@ static double blas_speed(const bench *b, const char *path)
     for (int64_t i = 0; i < b->rows * b->cols; i++) w[i] = (float)(i % 7) - 3;
     for (int i = 0; i < 5 || spent < 0.5; i++) {
         const double start = now();
-        sgemm(101, 111, 112, b->n, (int)b->rows, (int)b->cols, 1.0f, b->x, (int)b->cols, w, (int)b->cols, 0.0f, b->y, (int)b->rows);
+        sgemm(101, 111, 112, b->n, (int)b->rows, (int)b->cols, 1.0f, b->x, (int)b->cols, w, (int)b->cols, 0.0f, b->y,
+              (int)b->rows);
         const double seconds = now() - start;
         best = seconds < best ? seconds : best;
         spent += seconds;
@@ -249,8 +254,9 @@ static double blas_speed(const bench *b, const char *path)
 
 int main(int argc, char **argv)
 {
-    static const int32_t types[] = { TFM_F32, TFM_F16, TFM_BF16, TFM_Q8_0, TFM_Q4_0, TFM_Q4_1, TFM_Q5_0, TFM_Q5_1, TFM_Q2_K,
-                                     TFM_Q3_K, TFM_Q4_K, TFM_Q5_K, TFM_Q6_K, TFM_IQ4_NL, TFM_IQ4_XS, TFM_MXFP4 };
+    static const int32_t types[] = { TFM_F32, TFM_F16, TFM_BF16, TFM_Q8_0, TFM_Q4_0, TFM_Q4_1, TFM_Q5_0, TFM_Q5_1,
+                                     TFM_Q2_K, TFM_Q3_K, TFM_Q4_K, TFM_Q5_K, TFM_Q6_K, TFM_IQ4_NL, TFM_IQ4_XS,
+                                     TFM_MXFP4 };
     const char *blas_path = NULL;
     int isa = TFM_ISA_AUTO, at = 1;
     bench b;

@@ -1,5 +1,5 @@
-/* fuzz_chat.c - libFuzzer target for chat templates and chat sections: the first byte says which. `make fuzz` builds and runs
- * it on seeds that the tests write.
+/* fuzz_chat.c - libFuzzer target for chat templates and chat sections: the first byte says which. `make fuzz` builds
+ * and runs it on seeds that the tests write.
  */
 #include <string.h>
 

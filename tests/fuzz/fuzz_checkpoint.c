@@ -1,7 +1,7 @@
-/* fuzz_checkpoint.c - libFuzzer target for whole checkpoints: a Hugging Face directory with packed weights, PyTorch files,
- * a split GGUF. `make fuzz` builds and runs it on seeds that the tests write.
- * The first byte says what follows: 0 config.json and model.safetensors, 1 config.json and pytorch_model.bin, 2 two parts
- * of a GGUF (a 16-bit length of the first each time); 3 a pickle, anything else a zip archive.
+/* fuzz_checkpoint.c - libFuzzer target for whole checkpoints: a Hugging Face directory with packed weights, PyTorch
+ * files, a split GGUF. `make fuzz` builds and runs it on seeds that the tests write.
+ * The first byte says what follows: 0 config.json and model.safetensors, 1 config.json and pytorch_model.bin, 2 two
+ * parts of a GGUF (a 16-bit length of the first each time); 3 a pickle, anything else a zip archive.
  */
 #include <string.h>
 

@@ -1,7 +1,7 @@
-/* fuzz_convert.c - libFuzzer target for the whole way: a checkpoint becomes a model, which is opened, verified, evaluated
- * and written as a GGUF. The first byte says what follows: 0 a directory of config.json, tokenizer.json and
- * model.safetensors, 1 the same with pytorch_model.bin (16-bit lengths of the first two), 2 an importance matrix, anything
- * else a GGUF or llama2.c file. */
+/* fuzz_convert.c - libFuzzer target for the whole way: a checkpoint becomes a model, which is opened, verified,
+ * evaluated and written as a GGUF. The first byte says what follows: 0 a directory of config.json, tokenizer.json and
+ * model.safetensors, 1 the same with pytorch_model.bin (16-bit lengths of the first two), 2 an importance matrix,
+ * anything else a GGUF or llama2.c file. */
 #define _POSIX_C_SOURCE 200809L /* posix_memalign */
 
 #include <stdlib.h>
@@ -80,7 +80,8 @@ static void try_convert(int kind, const uint8_t *data, size_t size) {
     memset(o.bytes, 0, MAX_OUT);
     sink out = {&o, put};
     if (kind < 2) split(files, 3, data, size);
-    const int code = kind < 2 ? convert_directory(&dir, &out, &options, &err) : convert_file(&src, &out, &options, &err);
+    const int code = kind < 2 ? convert_directory(&dir, &out, &options, &err)
+                              : convert_file(&src, &out, &options, &err);
     check_error(code, &err);
     if (!code) use_model(&o, &options);
     free(o.bytes);

@@ -1,5 +1,5 @@
-/* fuzz_json.c - libFuzzer target for the JSON reader: what is accepted is a tree whose links hold, whose strings are what
- * look-ups find, and which the reader that leaves no copy reads the same way. */
+/* fuzz_json.c - libFuzzer target for the JSON reader: what is accepted is a tree whose links hold, whose strings are
+ * what look-ups find, and which the reader that leaves no copy reads the same way. */
 #include <string.h>
 
 #include "tools/json.h"
@@ -41,7 +41,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *copy = (char *)arena_alloc(&a, size + 1);
     const json *root = json_parse("fuzz.json", (const char *)data, size, &a, &err);
     if (root) use(root);
-    else if (err.code >= 0 || !err.msg[0] || strchr(err.msg, '\n')) __builtin_trap(); /* every refusal says why, in a line */
+    else if (err.code >= 0 || !err.msg[0] || strchr(err.msg, '\n')) __builtin_trap(); /* refusals say why, in a line */
     if (copy) {
         if (size) memcpy(copy, data, size);
         const json *again = json_parse_in_place("fuzz.json", copy, size, &a, &other);

@@ -32,7 +32,8 @@ static void check(const tok_section *section, const char *text, size_t n) {
     if (tfm_tokenizer_open(section->bytes, section->size, mem, sizeof mem, &t, &err)) abort();
     const size_t room = tfm_encode_size(t, n);
     void *scratch = malloc(room);
-    const int code = scratch ? tfm_encode(t, text, n, 0, ids, 3 * MAX_TEXT, &n_ids, scratch, room, &err) : TFM_ERR_MEMORY;
+    const int code = scratch ? tfm_encode(t, text, n, 0, ids, 3 * MAX_TEXT, &n_ids, scratch, room, &err)
+                             : TFM_ERR_MEMORY;
     if (code && !strstr(err.msg, "too long")) abort();
     const size_t m = tfm_decode_text(t, ids, n_ids, 0, out, sizeof out);
     if (!code && (m < n || m > sizeof out)) abort(); /* bad bytes became U+FFFD, nothing is lost */

@@ -1,6 +1,6 @@
-/* fuzz_safetensors.c - libFuzzer target for the safetensors reader. `make fuzz` builds and runs it on seeds that the tests
- * write. The first byte says what the rest is: 1 a directory (three 16-bit lengths, then its index and two shards), anything
- * else a .safetensors file.
+/* fuzz_safetensors.c - libFuzzer target for the safetensors reader. `make fuzz` builds and runs it on seeds that the
+ * tests write. The first byte says what the rest is: 1 a directory (three 16-bit lengths, then its index and two
+ * shards), anything else a .safetensors file.
  */
 #include <string.h>
 

@@ -98,7 +98,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
             run_session(m, TFM_ACT_MODE_F32, TFM_KV_F32);
             run_session(m, TFM_ACT_MODE_Q8, TFM_KV_DEFAULT);
         }
-        if (tfm_model_tokenizer(m)) use_tokenizer(tfm_model_tokenizer(m), (const char *)data, size < MAX_TEXT ? size : MAX_TEXT);
+        if (tfm_model_tokenizer(m))
+            use_tokenizer(tfm_model_tokenizer(m), (const char *)data, size < MAX_TEXT ? size : MAX_TEXT);
         if (data[size - 1] % 8 == 0 && is_modest(m)) use_writer(m); /* every family is tried: for some of the files */
         tfm_model_close(m);
     } else if (!err.msg[0] || strchr(err.msg, '\n')) {

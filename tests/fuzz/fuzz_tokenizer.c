@@ -18,7 +18,8 @@ static void use(const tfm_tokenizer *t, const char *text, size_t n, int32_t flag
     tfm_error err;
     if (!scratch) return;
     int code = tfm_encode(t, text, n, flags, ids, MAX_IDS, &n_ids, scratch, room, &err);
-    if (code != TFM_OK && code != TFM_ERR_MEMORY && !strstr(err.msg, "too long")) abort(); /* it never contradicts itself */
+    /* it never contradicts itself */
+    if (code != TFM_OK && code != TFM_ERR_MEMORY && !strstr(err.msg, "too long")) abort();
     if (n_ids > tfm_encode_max(t, n)) abort();
     if (n_ids > MAX_IDS) n_ids = MAX_IDS;
     tfm_decode_init(&d, t, 0);

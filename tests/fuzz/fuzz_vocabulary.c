@@ -1,6 +1,6 @@
-/* fuzz_vocabulary.c - libFuzzer target for vocabularies that are not tokenizer.json: what a reader accepts can be opened and
- * encodes and decodes any text. The first byte says what follows a text of the length in the second: 0 tokenizer.model,
- * 1 the metadata of a GGUF, anything else llama2.c's tokenizer.bin. */
+/* fuzz_vocabulary.c - libFuzzer target for vocabularies that are not tokenizer.json: what a reader accepts can be
+ * opened and encodes and decodes any text. The first byte says what follows a text of the length in the second: 0
+ * tokenizer.model, 1 the metadata of a GGUF, anything else llama2.c's tokenizer.bin. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,8 +16,10 @@ static void use(const tfm_tokenizer *t, const char *text, size_t n) {
     tfm_decoder d;
     tfm_error err;
     void *scratch = room && room < MAX_SCRATCH ? malloc(room) : NULL;
-    int32_t *ids = max_ids >= 0 && max_ids < MAX_SCRATCH ? (int32_t *)malloc(((size_t)max_ids + 1) * sizeof *ids) : NULL;
-    if (scratch && ids && !tfm_encode(t, text, n, TFM_ENCODE_PARSE_SPECIAL, ids, max_ids, &n_ids, scratch, room, &err)) {
+    int32_t *ids = NULL;
+    if (max_ids >= 0 && max_ids < MAX_SCRATCH) ids = (int32_t *)malloc(((size_t)max_ids + 1) * sizeof *ids);
+    if (scratch && ids &&
+        !tfm_encode(t, text, n, TFM_ENCODE_PARSE_SPECIAL, ids, max_ids, &n_ids, scratch, room, &err)) {
         tfm_decode_init(&d, t, 0);
         for (int64_t i = 0; i < n_ids; i++) {
             if (ids[i] < 0 || ids[i] >= tfm_vocab_size(t)) abort();
