@@ -8626,8 +8626,8 @@ static int tfm__sees(const tfm_attention_args *a, int32_t head, int32_t pos, int
     return j == pos || (j % s < last && j % s >= last - a->mask_columns);
 }
 
-/* The floats of a panel that a kernel has on its stack: weights [inputs][16 rows], TFM__SLICE elements of 64 keys or values,
-   those of keys turned: [TFM__SLICE][64]. */
+/* The floats of a panel that a kernel has on its stack: weights [inputs][16 rows], TFM__SLICE elements of 64 keys or
+   values, those of keys turned: [TFM__SLICE][64]. */
 #ifndef TFM_PANEL
 #define TFM_PANEL 16384
 #endif
@@ -9549,7 +9549,8 @@ TFM__BODY void FN(turn)(float *to, const float *from) { /* to[c][r] = from[r][c]
     }
 }
 #define TFM__TURN_HALVES
-TFM__BODY void FN(turn_halves)(uint8_t *to, const uint8_t *from, size_t stride) { /* the same of 2 bytes; to: 32 bytes a row */
+/* The same of 2 bytes; to: 32 bytes a row. */
+TFM__BODY void FN(turn_halves)(uint8_t *to, const uint8_t *from, size_t stride) {
     TFM__UNROLL
     for (int c = 0; c < 2; c++, from += 16) {
         __m256i a[8], b[8];
@@ -9799,8 +9800,10 @@ TFM__BODY void FN(turn)(float *to, const float *from) { /* to[c][r] = from[r][c]
         const __m512 d = FN(rows4)(from + 2 * TFM__SLICE), e = FN(rows4)(from + 3 * TFM__SLICE);
         const __m512 ab = _mm512_unpacklo_ps(a, b), de = _mm512_unpacklo_ps(d, e);
         const __m512 ba = _mm512_unpackhi_ps(a, b), ed = _mm512_unpackhi_ps(d, e);
-        _mm512_storeu_ps(to, _mm512_shuffle_ps(ab, de, 0x44)), _mm512_storeu_ps(to + 64, _mm512_shuffle_ps(ab, de, 0xee));
-        _mm512_storeu_ps(to + 128, _mm512_shuffle_ps(ba, ed, 0x44)), _mm512_storeu_ps(to + 192, _mm512_shuffle_ps(ba, ed, 0xee));
+        _mm512_storeu_ps(to, _mm512_shuffle_ps(ab, de, 0x44));
+        _mm512_storeu_ps(to + 64, _mm512_shuffle_ps(ab, de, 0xee));
+        _mm512_storeu_ps(to + 128, _mm512_shuffle_ps(ba, ed, 0x44));
+        _mm512_storeu_ps(to + 192, _mm512_shuffle_ps(ba, ed, 0xee));
     }
 }
 #define TFM__TURN_HALVES
@@ -9810,7 +9813,8 @@ TFM__BODY __m512i FN(load_four)(const uint8_t *a, const uint8_t *b) { /* 16 byte
     v = _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(const void *)(a + 16)), 2);
     return _mm512_inserti32x4(v, _mm_loadu_si128((const __m128i *)(const void *)(b + 16)), 3);
 }
-TFM__BODY void FN(turn_halves)(uint8_t *to, const uint8_t *from, size_t stride) { /* the same of 2 bytes; to: 32 bytes a row */
+/* The same of 2 bytes; to: 32 bytes a row. */
+TFM__BODY void FN(turn_halves)(uint8_t *to, const uint8_t *from, size_t stride) {
     __m512i a[8], b[8];
     TFM__UNROLL
     for (int i = 0; i < 8; i++) a[i] = FN(load_four)(from + stride * (size_t)i, from + stride * (size_t)(i + 8));
@@ -10035,7 +10039,8 @@ TFM__BODY void FN(turn)(float *to, const float *from) { /* to[c][r] = from[r][c]
             const float *p = from + TFM__SLICE * 4 * i;
             const float32x4_t a = vld1q_f32(p), b = vld1q_f32(p + TFM__SLICE);
             const float32x4_t d = vld1q_f32(p + 2 * TFM__SLICE), e = vld1q_f32(p + 3 * TFM__SLICE);
-            const float32x4_t ab = vzip1q_f32(a, b), de = vzip1q_f32(d, e), ba = vzip2q_f32(a, b), ed = vzip2q_f32(d, e);
+            const float32x4_t ab = vzip1q_f32(a, b), de = vzip1q_f32(d, e);
+            const float32x4_t ba = vzip2q_f32(a, b), ed = vzip2q_f32(d, e);
             vst1q_f32(to + 4 * i, FN(low2)(ab, de)), vst1q_f32(to + 64 + 4 * i, FN(high2)(ab, de));
             vst1q_f32(to + 128 + 4 * i, FN(low2)(ba, ed)), vst1q_f32(to + 192 + 4 * i, FN(high2)(ba, ed));
         }
@@ -10296,8 +10301,10 @@ TFM__BODY void FN(turn)(float *to, const float *from) { /* to[c][r] = from[r][c]
         const v128_t d = wasm_v128_load(p + 2 * TFM__SLICE), e = wasm_v128_load(p + 3 * TFM__SLICE);
         const v128_t ab = wasm_i32x4_shuffle(a, b, 0, 4, 1, 5), de = wasm_i32x4_shuffle(d, e, 0, 4, 1, 5);
         const v128_t ba = wasm_i32x4_shuffle(a, b, 2, 6, 3, 7), ed = wasm_i32x4_shuffle(d, e, 2, 6, 3, 7);
-        wasm_v128_store(t, wasm_i32x4_shuffle(ab, de, 0, 1, 4, 5)), wasm_v128_store(t + 64, wasm_i32x4_shuffle(ab, de, 2, 3, 6, 7));
-        wasm_v128_store(t + 128, wasm_i32x4_shuffle(ba, ed, 0, 1, 4, 5)), wasm_v128_store(t + 192, wasm_i32x4_shuffle(ba, ed, 2, 3, 6, 7));
+        wasm_v128_store(t, wasm_i32x4_shuffle(ab, de, 0, 1, 4, 5));
+        wasm_v128_store(t + 64, wasm_i32x4_shuffle(ab, de, 2, 3, 6, 7));
+        wasm_v128_store(t + 128, wasm_i32x4_shuffle(ba, ed, 0, 1, 4, 5));
+        wasm_v128_store(t + 192, wasm_i32x4_shuffle(ba, ed, 2, 3, 6, 7));
     }
 }
 TFM__BODY int32_t FN(isum)(VI a) {
@@ -10653,7 +10660,8 @@ TFM__BODY float FN(sum)(VF a) {
 TFM__BODY void FN(turn)(float *to, const float *from) { /* to[c][r] = from[r][c], 16 x 16 */
     const uint32x4_t at = vmulq_n_u32(vidupq_n_u32(0, 1), TFM__SLICE);
     for (int i = 0; i < 64; i++)
-        PART(store)(to + i / 4 * 64 + i % 4 * 4, vldrwq_gather_shifted_offset_f32(from + i % 4 * 4 * TFM__SLICE + i / 4, at));
+        PART(store)(to + i / 4 * 64 + i % 4 * 4,
+                    vldrwq_gather_shifted_offset_f32(from + i % 4 * 4 * TFM__SLICE + i / 4, at));
 }
 TFM__BODY float FN(max_all)(VF a) {
     float m[4];
@@ -12179,8 +12187,8 @@ TFM__BODY VF FN(load_kv)(const int32_t type, const uint8_t *at, const uint8_t *r
     return FN(mul)(FN(to_float)(FN(load_i8)(block + 2 + 16 * (c % 2))), FN(set)(FN(half)(d)));
 }
 
-/* to[i][TFM__SLICE] = elements [c0, c1) of position `first` + i as float32, n positions. What lies beyond c1 in the last 16
-   is anything. whole: nothing does. */
+/* to[i][TFM__SLICE] = elements [c0, c1) of position `first` + i as float32, n positions. What lies beyond c1 in the
+   last 16 is anything. whole: nothing does. */
 TFM__BODY void FN(read_rows)(const int32_t type, const int whole, float *to, const FN(ring) *ring, int64_t first, int n,
                              int64_t c0, int64_t c1) {
     const int64_t bytes = type == TFM_F32 ? 64 : 32, length = ring->length, full = c1 / 16, w = c1 % 16;
@@ -12190,7 +12198,8 @@ TFM__BODY void FN(read_rows)(const int32_t type, const int whole, float *to, con
         const uint8_t *row = ring->base + (size_t)slot * ring->row_bytes, *at = row + bytes * (c0 / 16);
         float *v = to;
         for (int64_t c = c0 / 16; whole ? c < full : 16 * c < c1; c++, at += bytes, v += 16) {
-            if (!whole && c == full && (TFM__NO_OVERREAD || (length - slot) * (int64_t)ring->row_bytes < bytes * (full + 1)))
+            if (!whole && c == full &&
+                (TFM__NO_OVERREAD || (length - slot) * (int64_t)ring->row_bytes < bytes * (full + 1)))
                 at = (const uint8_t *)memcpy(tail, at, (size_t)(bytes / 16 * w));
             FN(store)(v, FN(load_kv)(type, at, row, c));
         }
@@ -12235,8 +12244,8 @@ TFM__BODY void FN(turn_rows)(const int32_t type, float *to, const uint8_t *rows,
     }
 }
 
-/* to[c - c0][64 stands for 16] = elements [c0, c1) of the 16 keys from `first` on, turned and then widened: half the work, where
-   they are two bytes each and stand together in the ring. */
+/* to[c - c0][64 stands for 16] = elements [c0, c1) of the 16 keys from `first` on, turned and then widened: half the
+   work, where they are two bytes each and stand together in the ring. */
 static int FN(read_halves)(float *to, int32_t type, const FN(ring) *ring, int64_t first, int64_t c0, int64_t c1) {
     const int64_t slot = tfm__remainder(first, ring->length);
     const uint8_t *rows = ring->base + (size_t)slot * ring->row_bytes + 2 * c0;
@@ -12267,8 +12276,8 @@ static void FN(read_keys)(const FN(block) *b, int32_t type, const FN(ring) *keys
 static float FN(bf16)(float x) { return tfm__bf16_to_f32(tfm__f32_to_bf16(x)); }
 
 /* acc[r][i] += the sum over k < n of a[r][k] * b[k][16 i ..], k ascending. Rows of b are `pitch` apart. */
-TFM__INNER void FN(products)(const int nr, const int nc, PF (*acc)[4], const float *const *a, const float *b, int64_t pitch,
-                             int64_t n) {
+TFM__INNER void FN(products)(const int nr, const int nc, PF (*acc)[4], const float *const *a, const float *b,
+                             int64_t pitch, int64_t n) {
     for (int64_t k = 0; k < n; k++, b += pitch) {
         PF x[4];
         TFM__FLAT
@@ -12282,7 +12291,8 @@ TFM__INNER void FN(products)(const int nr, const int nc, PF (*acc)[4], const flo
     }
 }
 
-/* score[j] of queries r0 .. r0 + nr: elements [c0, c0 + n) of q times those of 64 keys, added to what elements before them gave. */
+/* score[j] of queries r0 .. r0 + nr: elements [c0, c0 + n) of q times those of 64 keys, added to what elements before
+   them gave. */
 TFM__INNER void FN(dots)(const int nr, const FN(block) *b, int r0, int64_t c0, int64_t n) {
     const int nc = TFM__SUMS / nr < 4 ? TFM__SUMS / nr : 4, step = 16 * nc;
     const float *q[4];
@@ -12295,7 +12305,8 @@ TFM__INNER void FN(dots)(const int nr, const FN(block) *b, int r0, int64_t c0, i
             TFM__EACH_TOKEN
             for (int r = 0; r < nr; r++) {
                 TFM__FLAT
-                for (int i = 0; i < nc; i++) acc[r][i] = c0 ? PART(load)(b->score[r0 + r] + j + 16 * i) : PART(set)(0.0f);
+                for (int i = 0; i < nc; i++)
+                    acc[r][i] = c0 ? PART(load)(b->score[r0 + r] + j + 16 * i) : PART(set)(0.0f);
             }
             FN(products)(nr, nc, acc, q, b->panel + j, 64, n);
             TFM__EACH_TOKEN
@@ -12307,8 +12318,8 @@ TFM__INNER void FN(dots)(const int nr, const FN(block) *b, int r0, int64_t c0, i
     }
 }
 
-/* out = out * keep + (sum over j of p[j] v[j]) * take in a part of nc times 16 elements from d on, for rows r0 .. r0 + nr that see
-   the same positions. values: those elements of the positions from u0 on. */
+/* out = out * keep + (sum over j of p[j] v[j]) * take in a part of nc times 16 elements from d on, for rows r0 ..
+   r0 + nr that see the same positions. values: those elements of the positions from u0 on. */
 TFM__INNER void FN(mix)(const int nr, const int nc, const FN(block) *b, int r0, const float *values, int64_t d,
                        int64_t w) {
     const int j0 = b->j0[r0];
@@ -12345,8 +12356,8 @@ TFM__INNER void FN(mix_rows)(const int nr, const FN(block) *b, int r0, int64_t d
         FN(mix)(nr, 1, b, r0, b->panel + c, d + c, nd - c < TFM__ROWS ? nd - c : TFM__ROWS);
 }
 
-/* As many queries side by side as there are. Functions of their own: in one large function gcc keeps the pointers of the
-   innermost loops in vector registers. */
+/* As many queries side by side as there are. Functions of their own: in one large function gcc keeps the pointers of
+   the innermost loops in vector registers. */
 #if TFM__ROWS == 16
 #define TFM__APART TFM__NOINLINE
 #else
@@ -12400,8 +12411,8 @@ TFM__BODY VF FN(within)(VF s, int from, int to) {
 #endif
 }
 
-/* What follows on a dot product: scale, cap, distance, mask. Scores outside [j0, j1) become -infinity; those of all 16 that
-   lie there may never have been written. Returns the maximum. */
+/* What follows on a dot product: scale, cap, distance, mask. Scores outside [j0, j1) become -infinity; those of all 16
+   that lie there may never have been written. Returns the maximum. */
 static float FN(finish_scores)(float *score, const tfm_attention_args *a, const FN(query) *row, int64_t first, int j0,
                               int j1) {
     static const float count[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
@@ -12435,8 +12446,9 @@ static float FN(weight_one)(float x) {
     return v[0];
 }
 
-/* Turns the scores of a block into weights against their maximum; returns the weights' sum. The chains of e^x are long: where
-   registers hold them, all four are under way at a time, and where vectors are loops, only those that see anything. */
+/* Turns the scores of a block into weights against their maximum; returns the weights' sum. The chains of e^x are
+   long: where registers hold them, all four are under way at a time, and where vectors are loops, only those that see
+   anything. */
 static float FN(weights)(float *score, int j0, int j1, float top) {
     VF e[4];
     TFM__UNROLL
@@ -12472,7 +12484,8 @@ static void FN(values)(FN(block) *b, const tfm_attention_args *a, const FN(ring)
         const int64_t nd = a->head_dim - d < TFM__SLICE ? a->head_dim - d : (int64_t)TFM__SLICE;
         FN(read_cache)(a->kv_type, b->panel, values, b->first + b->u0, b->u1 - b->u0, d, d + nd);
         for (int r = 0, nr; r < b->n; r += nr) {
-            for (nr = 1; nr < TFM__BESIDE && r + nr < b->n && b->j0[r + nr] == b->j0[r] && b->j1[r + nr] == b->j1[r];) nr++;
+            nr = 1;
+            while (nr < TFM__BESIDE && r + nr < b->n && b->j0[r + nr] == b->j0[r] && b->j1[r + nr] == b->j1[r]) nr++;
             TFM__BY_COUNT(mix, nr, (b, r, d, nd));
         }
     }
