@@ -173,6 +173,16 @@ spelling_now() {
 }
 beside spelling_now
 
+# Lines have at most 120 columns; what scripts write to tests/ref may have more.
+columns_now() {
+    find tfm.h tools tests examples -name '*.[ch]' ! -path 'tests/ref/*' -exec env LC_ALL=C awk '
+        { gsub(/[\200-\277]/, "") } # of a character in UTF-8 the first byte counts
+        length($0) > 120 { print FILENAME ":" FNR ": " length($0) " columns" }' {} + > "$dir/log"
+    [ ! -s "$dir/log" ]
+    report "lines of at most 120 columns" $?
+}
+beside columns_now
+
 wait
 
 # One sequence of operations in the scalar pass, and one in those with fused sums, whatever made them.
