@@ -77,8 +77,8 @@
        integer, and acc = madd(round(t * dx), d * scale, acc); then where there are minima acc = madd(-(dmin * minimum),
        sx, acc) (Q4_1, Q5_1: madd(m, sx, acc)) with sx = round(dx * sum of x), or per 32 inputs with sub-blocks of 16
        acc = madd(-round(u * dx), dmin, acc) with u = sum of minimum * x
-     attention: K and V pass through the cache's type; q.k is one chain of madd over the head's elements, ascending from 0;
-       online softmax over blocks of 64 positions at absolute places, its weights below 1e-38 of a block's largest being 0
+     attention: K and V pass through the cache's type; q.k is one chain of madd over the head's elements ascending, from 0;
+       online softmax over blocks of 64 positions at absolute places, weights below e^-87 of a block's largest being 0
      experts: a token's are summed by ascending number, the shared one last; tokens are grouped by expert, rows stay
        apart
    madd is fused in the passes whose hardware has it (AVX2, AVX-VNNI, AVX-512, NEON), which give each other's bits in
@@ -9281,7 +9281,7 @@ TFM__BODY float FN(max_all)(VF a) {
     for (int w = 8; w; w /= 2) for (int i = 0; i < w; i++) a.v[i] = a.v[i] > a.v[i + w] ? a.v[i] : a.v[i + w];
     return a.v[0];
 }
-TFM__BODY void FN(turn)(float *to, const float *from) { /* to[c][r] = from[r][c], 16 x 16; rows: 64 and TFM__SLICE apart */
+TFM__BODY void FN(turn)(float *to, const float *from) { /* to[c][r] = from[r][c]; rows 64, TFM__SLICE apart */
     for (int c = 0; c < 16; c++, to += 64, from++) TFM__LANES to[i] = from[TFM__SLICE * i];
 }
 TFM__BODY int32_t FN(isum)(VI a) { int32_t s = 0; TFM__LANES s += a.v[i]; return s; }
@@ -12245,8 +12245,8 @@ TFM__BODY void FN(turn_rows)(const int32_t type, float *to, const uint8_t *rows,
     }
 }
 
-/* to[c - c0][16], rows 64 floats apart = elements [c0, c1) of the 16 keys from `first` on, turned and then widened: less
-   work, where they are two bytes each and stand together in the ring. Returns 0 where they do not. */
+/* to[c - c0][16], rows 64 floats apart = elements [c0, c1) of the 16 keys from `first` on, turned and then widened:
+   less work, where they are two bytes each and stand together in the ring. Returns 0 where they do not. */
 static int FN(read_halves)(float *to, int32_t type, const FN(ring) *ring, int64_t first, int64_t c0, int64_t c1) {
     const int64_t slot = tfm__remainder(first, ring->length);
     const uint8_t *rows = ring->base + (size_t)slot * ring->row_bytes + 2 * c0;
@@ -12519,7 +12519,7 @@ static void FN(look)(FN(block) *b, const tfm_attention_args *a, int64_t first, F
     }
 }
 
-/* Queries that read the same kv head. They share what a block of it is in float32 and how its keys are turned, and up to
+/* Queries that read the same kv head. They share what a block of it is in float32, its keys turned, and up to
    TFM__BESIDE of them the loads; alone or together, the arithmetic is the same. */
 static void FN(queries)(const tfm_attention_args *a, int64_t kv_head, FN(query) *rows, int n) {
     const int64_t hd = a->head_dim;
@@ -12667,7 +12667,7 @@ static const tfm_kernels FN(kernels) = {
           logarithm of the position; RoPE that grows in steps; tfm_kernels has one more pointer, norm
           files are version 1, which every later header reads: convert again; sessions have a version and
           tfm_session_restore
-          attention: a score is one chain over the elements, where lanes are keys: other last places, a quarter less time
+          attention: a score is one chain over the elements, lanes are keys: other last places, a quarter less time
           big-endian hosts, tfm_file_order; Windows: files are mapped, paths are UTF-8; 32-bit x86 without the x87
           q8 rows have 48 bytes for 32 inputs; scales are multiplied first: fast mode is faster, last places are others
           types and mixtures that a build leaves out: TFM_ERR_UNSUPPORTED; tfm_encode_marked refuses text without marks
