@@ -77,7 +77,7 @@
        integer, and acc = madd(round(t * dx), d * scale, acc); then where there are minima acc = madd(-(dmin * minimum),
        sx, acc) (Q4_1, Q5_1: madd(m, sx, acc)) with sx = round(dx * sum of x), or per 32 inputs with sub-blocks of 16
        acc = madd(-round(u * dx), dmin, acc) with u = sum of minimum * x
-     attention: K and V pass through the cache's type; q.k is one chain of madd over the head's elements ascending, from 0;
+     attention: K and V pass through the cache's type; q.k is one chain of madd from 0, the head's elements ascending;
        online softmax over blocks of 64 positions at absolute places, weights below e^-87 of a block's largest being 0
      experts: a token's are summed by ascending number, the shared one last; tokens are grouped by expert, rows stay
        apart
