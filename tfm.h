@@ -108,12 +108,13 @@
    dropped unasked. To go on with less, rewind to 0 and evaluate what is to be kept.
 
    THREADS
-   Kernels never start threads. A session cuts its work for n_threads threads, into up to five parts for each, the first
-   large, the last small, none smaller than cfg.grain (to fork and join two threads takes 0.3 to 2 microseconds with
-   tools/pool.c and 1 with gcc's OpenMP while the threads still spin, tens once they sleep; tfm-bench measures it), and
-   hands them to cfg.parallel.run, to OpenMP if the implementation was compiled with it, or runs them in turn. Threads
-   that take the next part whenever they are free end together, whatever else they have to do. tools/pool.c is a small
-   pool behind that hook.
+   Kernels never start threads. A session cuts its work into a share for each of n_threads threads, and each share into
+   up to five parts: half of it, half of what is left, and so on, none smaller than cfg.grain (to fork and join two
+   threads takes 0.3 to 2 microseconds with tools/pool.c and 1 with gcc's OpenMP while the threads still spin, tens once
+   they sleep; tfm-bench measures it). It hands the parts to cfg.parallel.run, to OpenMP if the implementation was
+   compiled with it, or runs them in turn. Part i belongs to share i % n_threads: a thread that takes those of its own
+   share first finds their data in its caches, and if it then takes what is left of others', all end together.
+   tools/pool.c is such a pool.
        call                                                      may run at the same time as
        anything with a const tfm_model, tfm_tokenizer, tfm_chat  anything
        anything with a tfm_session, tfm_sampler, tfm_decoder     calls on other objects; one thread at a time per
@@ -285,9 +286,8 @@ typedef struct tfm_allocator {
 } tfm_allocator;
 
 /* Threads: run(user, fn, arg, n) calls fn(arg, i) exactly once for each i in [0, n), on any threads it likes, at the
-   same time or not, and returns when all have returned; best if a thread takes the next i whenever it is free, from 0
-   on. n may be larger than n_threads. run = NULL: OpenMP if the implementation was compiled with it, else serial.
-   Results never depend on it. */
+   same time or not, and returns when all have returned. n may be larger than n_threads (THREADS above: the best order).
+   run = NULL: OpenMP if the implementation was compiled with it, else serial. Results never depend on it. */
 typedef struct tfm_parallel {
     void *user;
     void (*run)(void *user, void (*fn)(void *arg, int index), void *arg, int n);
@@ -431,7 +431,7 @@ typedef struct tfm_matmul_args {
     size_t scratch_bytes;
 } tfm_matmul_args;
 
-/* Attention over a cache, causal by position. Items: for each kv head, for each token, the heads that read it.
+/* Attention over a cache, causal by position. Items: the heads of each token.
    Cache: k and v are [n_kv_heads][length][head_dim] of kv_type (F32, F16, BF16, Q8_0); position p lies in slot
    p % length. Query t stands at position pos + t and sees positions (p - window, p] (window 0: [0, p]); the keys of all
    n queries are in the cache already. With a chunk, a query sees the positions from the last multiple of it on; a mask
@@ -2156,6 +2156,12 @@ typedef struct tfm__workers { int32_t n_threads, grain; tfm_parallel parallel; }
 #define TFM__GRAIN 65536
 
 #ifndef TFM_NO_THREADS
+/* Where share i of `shares` begins: items * i / shares, whose product may be wider than an address. */
+static int64_t tfm__share_begin(int64_t items, int64_t i, int64_t shares) {
+    const int64_t each = tfm__quotient(items, shares), rest = items - each * shares;
+    return each * i + tfm__quotient(rest * i, shares);
+}
+
 typedef struct tfm__for_job {
     void (*fn)(void *ctx, int64_t first, int64_t last);
     void *ctx;
@@ -2163,21 +2169,15 @@ typedef struct tfm__for_job {
     int threads, halvings;
 } tfm__for_job;
 
-/* Where part `index` begins. Half of the items make one part for each thread, half of the rest one more, and so on
-   `halvings` times; the last parts are as large as those before them. So threads that are not equally fast end together
-   (guided self-scheduling, Polychronopoulos and Kuck 1987). */
-static int64_t tfm__part_begin(const tfm__for_job *j, int index) {
-    const int round = index / j->threads < j->halvings ? index / j->threads : j->halvings, rest = j->halvings - round;
-    const int64_t all = (int64_t)j->threads << j->halvings; /* in parts of the smallest size */
-    const int64_t size = rest ? (int64_t)1 << (rest - 1) : 1;
-    const int64_t at = all - ((int64_t)j->threads << rest) + (index - round * j->threads) * size;
-    const int64_t each = tfm__quotient(j->items, all);
-    return each * at + tfm__quotient((j->items - each * all) * at, all); /* items * at may be wider than an address */
-}
-
+/* Each thread has a share of the items, always the same one, whose data stay in its caches. A share is cut into parts:
+   half of it, half of what is left, and so on, so that who is done early can take the rest of another's (guided
+   self-scheduling, Polychronopoulos and Kuck 1987). Part i belongs to share i % threads. */
 static void tfm__for_part(void *arg, int index) {
     const tfm__for_job *j = (const tfm__for_job *)arg;
-    const int64_t first = tfm__part_begin(j, index), last = tfm__part_begin(j, index + 1);
+    const int share = index % j->threads, round = index / j->threads;
+    const int64_t end = tfm__share_begin(j->items, share + 1, j->threads);
+    const int64_t length = end - tfm__share_begin(j->items, share, j->threads);
+    const int64_t first = end - (length >> round), last = round < j->halvings ? end - (length >> (round + 1)) : end;
     if (first < last) j->fn(j->ctx, first, last);
 }
 
@@ -4344,16 +4344,48 @@ typedef struct tfm__matmul_job {
     tfm_matmul_args a[3];
     int64_t end[3];   /* pairs of strips, as kernels take them, up to and including matmul i */
     int count;
+    int32_t n, blocks; /* tokens, cut into blocks; items: the pairs of strips of the first block, of the next ... */
 } tfm__matmul_job;
 
-static void tfm__matmul_part(void *ctx, int64_t first, int64_t last) {
-    const tfm__matmul_job *j = (const tfm__matmul_job *)ctx;
+#ifdef TFM_NO_THREADS
+static void tfm__matmuls(const tfm__pass *p, tfm__matmul_job *j, int64_t cols) {
+    (void)p, (void)cols;
+    for (int i = 0; i < j->count; i++) j->k->matmul(&j->a[i], 0, (j->w[i].rows + 15) / 16);
+}
+#else
+/* Where each thread has so many tokens, they are cut into blocks, one a thread: it finds in its caches what it has
+   written itself. With fewer, weights would be unpacked too often. */
+#define TFM__BLOCK_TOKENS 96
+
+/* Tokens of a block times pairs of strips [first, last) of all weights. */
+static void tfm__matmul_block(const tfm__matmul_job *j, int64_t block, int64_t first, int64_t last) {
+    const int64_t t0 = tfm__share_begin(j->n, block, j->blocks), t1 = tfm__share_begin(j->n, block + 1, j->blocks);
     for (int i = 0; i < j->count; i++) {
         const int64_t start = i ? j->end[i - 1] : 0;
         const int64_t s0 = first > start ? first : start, s1 = last < j->end[i] ? last : j->end[i];
-        if (s0 < s1) j->k->matmul(&j->a[i], 2 * (s0 - start), 2 * (s1 - start));
+        tfm_matmul_args a = j->a[i];
+        a.n = (int32_t)(t1 - t0);
+        a.x = (const uint8_t *)a.x + (size_t)t0 * a.x_stride;
+        a.y += (size_t)t0 * a.y_stride;
+        if (s0 < s1) j->k->matmul(&a, 2 * (s0 - start), 2 * (s1 - start));
     }
 }
+
+static void tfm__matmul_part(void *ctx, int64_t first, int64_t last) {
+    const tfm__matmul_job *j = (const tfm__matmul_job *)ctx;
+    const int64_t all = j->end[j->count - 1];
+    for (int64_t b = tfm__quotient(first, all); b * all < last; b++) {
+        const int64_t from = first - b * all, to = last - b * all;
+        tfm__matmul_block(j, b, from > 0 ? from : 0, to < all ? to : all);
+    }
+}
+
+static void tfm__matmuls(const tfm__pass *p, tfm__matmul_job *j, int64_t cols) {
+    for (int i = 0; i < j->count; i++) j->end[i] = (j->w[i].rows + 31) / 32 + (i ? j->end[i - 1] : 0);
+    j->blocks = j->n >= (int64_t)TFM__BLOCK_TOKENS * p->w.n_threads ? p->w.n_threads : 1;
+    tfm__for(&p->w, j->blocks * j->end[j->count - 1], 32 * cols * tfm__quotient(j->n, j->blocks), tfm__matmul_part, j);
+}
+#endif
 
 /* y_i = W_i x (+ bias) for `count` weights. x: n rows [cols], n rows of this call. */
 static void tfm__linears(tfm__pass *p, const float *x, int64_t cols, int64_t n, const tfm__linear *l, int count) {
@@ -4363,6 +4395,7 @@ static void tfm__linears(tfm__pass *p, const float *x, int64_t cols, int64_t n, 
     int quantized = 0;
     job.k = p->k;
     job.count = count;
+    job.n = (int32_t)n;
     for (int i = 0; i < count; i++) {
         tfm_matmul_args *a = &job.a[i];
         job.w[i] = tfm__weight_of(p, l[i].role);
@@ -4376,12 +4409,11 @@ static void tfm__linears(tfm__pass *p, const float *x, int64_t cols, int64_t n, 
         a->y_stride = (size_t)job.w[i].rows;
         a->scratch = NULL; /* the panel on the stack is enough */
         a->scratch_bytes = 0;
-        job.end[i] = (job.w[i].rows + 31) / 32 + (i ? job.end[i - 1] : 0);
         quantized |= a->x_q8;
     }
     if (quantized) tfm__quantize(p, x, cols, n);
     p->q8_of = NULL;
-    tfm__for(&p->w, job.end[count - 1], 32 * cols * n, tfm__matmul_part, &job);
+    tfm__matmuls(p, &job, cols);
 }
 
 static tfm__linear tfm__to(float *y, int32_t role, int32_t role_bias) {
@@ -4566,11 +4598,11 @@ static void tfm__attend(tfm__pass *p, float *y, const float *x) {
     tfm__attention_args(p, cache, &job.a);
     job.a.out = mixed;
     job.a.q = q;
-    /* The heads that share keys stay together, unless there are too few of them for all threads. */
-    const int64_t items = p->n * b->n_heads, group = b->n_heads / b->n_kv_heads;
-    const int64_t share = (items - 1) / p->w.n_threads + 1;
-    job.each = share < 4 * group ? share : group;
-    tfm__for(&p->w, (items - 1) / job.each + 1, 4 * seen * b->head_dim * job.each, tfm__attention_part, &job);
+    /* A token's heads stay together, unless there are too few tokens for all threads. */
+    const int64_t items = p->n * b->n_heads, share = tfm__quotient(items - 1, p->w.n_threads) + 1;
+    job.each = share < 4 * b->n_heads ? share : b->n_heads;
+    const int64_t work = 4 * seen * b->head_dim * job.each;
+    tfm__for(&p->w, tfm__quotient(items - 1, job.each) + 1, work, tfm__attention_part, &job);
     tfm__trace(p, "attn", mixed, qw);
 
     const tfm__linear o = tfm__to(y, TFM_ROLE_O, TFM_ROLE_O_B);
@@ -12562,11 +12594,10 @@ static void FN(attention)(const tfm_attention_args *a, int64_t item0, int64_t it
     for (int64_t kv = 0; kv < a->n_kv_heads; kv++) {
         FN(query) rows[TFM__QUERIES];
         int used = 0;
-        if ((kv + 1) * group * n <= item0 || kv * group * n >= item1) continue;
-        for (int64_t t = 0; t < n; t++) {
+        for (int64_t t = tfm__quotient(item0, a->n_heads); t < n && t * a->n_heads < item1; t++) {
             for (int64_t head = kv * group; head < (kv + 1) * group; head++) {
                 FN(query) *row = &rows[used];
-                const int64_t item = (kv * n + t) * group + head - kv * group;
+                const int64_t item = t * a->n_heads + head;
                 if (item < item0 || item >= item1) continue;
                 row->q = a->q + (t * a->n_heads + head) * a->head_dim;
                 row->out = a->out + (t * a->n_heads + head) * a->head_dim;

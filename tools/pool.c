@@ -163,8 +163,10 @@ static void gate_wait(gate *g, uint32_t value, int equal, int may_spin)
 /* ---- the pool -------------------------------------------------------------------------------------------------- */
 
 typedef struct worker {
-    gate ticket; /* its number changes when there is work */
+    gate ticket;      /* its number changes when there is work */
+    atomic_u32 taken; /* of the indices i with i % n_threads == index, so many are taken */
     pool *owner;
+    int index;
     thread_handle thread;
 } worker;
 
@@ -175,14 +177,17 @@ struct pool {
     void (*fn)(void *arg, int index); /* the work in hand; NULL ends a worker */
     void *arg;
     int n;
-    atomic_u32 taken;  /* indices that threads have taken: whoever is free takes the next */
     worker *workers;
 };
 
-static void run_share(pool *p)
+/* The thread's own indices, then what is left of others'. */
+static void run_share(pool *p, int index)
 {
-    uint32_t i;
-    while ((i = atomic_add(&p->taken, 1) - 1) < (uint32_t)p->n) p->fn(p->arg, (int)i);
+    uint32_t n = (uint32_t)p->n, threads = (uint32_t)p->n_threads, turn, whose, i;
+    for (turn = 0; turn < threads; turn++) {
+        whose = ((uint32_t)index + turn) % threads;
+        while ((i = whose + threads * (atomic_add(&p->workers[whose].taken, 1) - 1)) < n) p->fn(p->arg, (int)i);
+    }
 }
 
 static THREAD_RESULT worker_main(void *user)
@@ -194,7 +199,7 @@ static THREAD_RESULT worker_main(void *user)
         gate_wait(&w->ticket, seen, 0, p->may_spin);
         seen++; /* the caller writes the next number only after this round has ended */
         if (p->fn == NULL) return 0;
-        run_share(p);
+        run_share(p, w->index);
         if (atomic_add(&p->busy.number, (uint32_t)-1) == 0) gate_wake(&p->busy);
     }
 }
@@ -209,6 +214,7 @@ static int worker_start(pool *p, int index)
 {
     worker *w = &p->workers[index];
     w->owner = p;
+    w->index = index;
     if (gate_init(&w->ticket) != 0) return -1;
     if (thread_start(&w->thread, worker_main, w) == 0) return 0;
     gate_destroy(&w->ticket);
@@ -268,9 +274,9 @@ void pool_run(void *user, void (*fn)(void *arg, int index), void *arg, int n)
     p->fn = fn;
     p->arg = arg;
     p->n = n;
-    atomic_set(&p->taken, 0);
+    for (i = 0; i < p->n_threads; i++) atomic_set(&p->workers[i].taken, 0);
     atomic_set(&p->busy.number, (uint32_t)others);
     for (i = 1; i <= others; i++) hand_out(&p->workers[i]);
-    run_share(p);
+    run_share(p, 0);
     gate_wait(&p->busy, 0, 1, p->may_spin);
 }

@@ -15,8 +15,9 @@ pool *pool_new(int threads);
 void pool_free(pool *p); /* waits for the threads to end; NULL is fine */
 int pool_threads(const pool *p);
 
-/* The hook; user is a pool, or NULL to run everything in the caller's thread. Indices are taken in their order, each by
- * the next thread that is free, the caller's included. One call at a time: a pool belongs to the thread calling it. */
+/* The hook; user is a pool, or NULL to run everything in the caller's thread. Thread i, 0 being the caller's, takes
+ * indices i, i + threads, i + 2 * threads ... and then those that others have not come to yet. One call at a time: a
+ * pool belongs to the thread that calls it. */
 void pool_run(void *user, void (*fn)(void *arg, int index), void *arg, int n);
 
 #endif
