@@ -12699,7 +12699,7 @@ static const tfm_kernels FN(kernels) = {
           files are version 1, which every later header reads: convert again; sessions have a version and
           tfm_session_restore
           attention: a score is one chain over the elements, lanes are keys: other last places, a quarter less time
-          cfg.parallel.run is handed more parts than there are threads; items of tfm_attention are a token's heads in turn
+          cfg.parallel.run gets more parts than there are threads; items of tfm_attention are a token's heads in turn
           big-endian hosts, tfm_file_order; Windows: files are mapped, paths are UTF-8; 32-bit x86 without the x87
           q8 rows have 48 bytes for 32 inputs; scales are multiplied first: fast mode is faster, last places are others
           types and mixtures that a build leaves out: TFM_ERR_UNSUPPORTED; tfm_encode_marked refuses text without marks
