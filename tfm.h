@@ -431,7 +431,7 @@ typedef struct tfm_matmul_args {
     size_t scratch_bytes;
 } tfm_matmul_args;
 
-/* Attention over a cache, causal by position. Items: the heads of each token.
+/* Attention over a cache, causal by position. Item t * n_heads + head is one head of token t.
    Cache: k and v are [n_kv_heads][length][head_dim] of kv_type (F32, F16, BF16, Q8_0); position p lies in slot
    p % length. Query t stands at position pos + t and sees positions (p - window, p] (window 0: [0, p]); the keys of all
    n queries are in the cache already. With a chunk, a query sees the positions from the last multiple of it on; a mask
@@ -821,7 +821,7 @@ typedef struct tfm_session_config {
                              HIDDEN: final-norm rows of each token, no logits · NONE. Without a trace the last layer
                              leaves out tokens that are not wanted, but for their keys and values */
     int32_t isa;          /* TFM_ISA_; 0 = best */
-    int32_t n_threads;    /* work is cut in at most so many parts; 0 = 1 */
+    int32_t n_threads;    /* work is cut into at most so many shares (THREADS above); 0 = 1 */
     int32_t grain;        /* multiply-adds below which a part is not worth a thread; 0 = 65536, 1 = cut everything */
     int64_t rope_len;     /* sequence length for dynamic and long RoPE; 0 = n_ctx */
     tfm_parallel parallel;
@@ -2199,7 +2199,9 @@ static void tfm__for_threads(const tfm__workers *w, tfm__for_job *job) {
 static void tfm__for(const tfm__workers *w, int64_t items, int64_t work, void (*fn)(void *, int64_t, int64_t),
                      void *ctx) {
 #ifndef TFM_NO_THREADS
-    const int64_t most = tfm__quotient(items, tfm__quotient(w->grain + work - 1, work));
+    /* work may be wider than an address, which is all that tfm__quotient divides */
+    const int64_t least = work < w->grain ? tfm__quotient(w->grain + work - 1, work) : 1;
+    const int64_t most = tfm__quotient(items, least);
     tfm__for_job job;
     job.fn = fn;
     job.ctx = ctx;

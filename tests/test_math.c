@@ -1,5 +1,5 @@
 /* The header's own elementary functions against the C library's in double precision, on floats spread over their whole
- * range. They are static in the header, hence a scalar copy of the implementation here. */
+ * range; and how its loops are cut. They are static in the header, hence a scalar copy of the implementation here. */
 #define TFM_IMPLEMENTATION
 #define TFM_STATIC
 #ifndef TFM_NO_SIMD
@@ -111,7 +111,31 @@ static void test_logarithms(void) {
     check(tfm__floor(-1.5) == -2 && tfm__floor(2.0) == 2 && tfm__floor(2.5) == 2 && tfm__floor(-3.0) == -3, "floor");
 }
 
+/* What an item costs may be 2^32 and more: 4 * 2^17 positions * 128 elements * 64 heads, also where an address has 32
+ * bits, and the grain as large as its type allows. */
+static void count_items(void *ctx, int64_t first, int64_t last) { *(int64_t *)ctx += last - first; }
+
+static void in_turn(void *user, void (*fn)(void *arg, int index), void *arg, int n) {
+    (void)user;
+    for (int i = 0; i < n; i++) fn(arg, i);
+}
+
+static void test_costs(void) {
+    static const int64_t costs[] = { 1, 65535, 0x80000002, (int64_t)1 << 32, ((int64_t)1 << 40) + 1 };
+    tfm__workers w;
+    memset(&w, 0, sizeof w);
+    w.n_threads = 3;
+    w.parallel.run = in_turn; /* else OpenMP, where the tests are built with it */
+    for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++)
+        for (w.grain = 1; w.grain > 0; w.grain = w.grain == 1 ? INT32_MAX : 0) {
+            int64_t n = 0;
+            tfm__for(&w, 100, costs[i], count_items, &n);
+            check(n == 100, "%d items of 100 are done (cost %d)", (int)n, (int)i);
+        }
+}
+
 void test_math(void) {
+    test_costs();
     test_sqrt();
     test_sin_cos();
     test_logarithms();
