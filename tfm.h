@@ -12431,11 +12431,15 @@ static int FN(sees_at)(const tfm_attention_args *a, const FN(query) *row, int64_
     return tfm__sees(a, row->head, (int32_t)row->end - 1, (int32_t)j);
 }
 
+TFM__BODY VF FN(lane_numbers)(void) {
+    static const float count[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
+    return FN(load)(count);
+}
+
 /* The scores of lanes [from, to), of the others -infinity. */
 TFM__BODY VF FN(within)(VF s, int from, int to) {
 #if TFM__ROWS == 16
-    static const float count[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
-    const VF lane = FN(load)(count), none = FN(set)(-TFM__INFINITY);
+    const VF lane = FN(lane_numbers)(), none = FN(set)(-TFM__INFINITY);
     s = FN(pick)(lane, FN(set)((float)to), s, none);
     return FN(pick)(lane, FN(set)((float)from), none, s);
 #else
@@ -12450,7 +12454,6 @@ TFM__BODY VF FN(within)(VF s, int from, int to) {
    that lie there may never have been written. Returns the maximum. */
 static float FN(finish_scores)(float *score, const tfm_attention_args *a, const FN(query) *row, int64_t first, int j0,
                               int j1) {
-    static const float count[16] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 };
     const VF none = FN(set)(-TFM__INFINITY), scale = FN(set)(a->scale);
     const int capped = a->softcap > 0, sloped = a->slopes && !a->slopes_bf16, rounded = a->slopes && a->slopes_bf16;
     VF top = none;
@@ -12461,7 +12464,7 @@ static float FN(finish_scores)(float *score, const tfm_attention_args *a, const 
             s = FN(mul)(FN(load)(score + j), scale);
             if (capped) s = FN(cap)(s, FN(set)(a->softcap));
             if (sloped) {
-                const VF distance = FN(sub)(FN(load)(count), FN(set)(tfm__count(row->end - 1 - first - j)));
+                const VF distance = FN(sub)(FN(lane_numbers)(), FN(set)(tfm__count(row->end - 1 - first - j)));
                 s = FN(madd)(FN(set)(row->slope), distance, s);
             }
             if (j < j0 || j + 16 > j1) s = FN(within)(s, j0 - j, j1 - j);
