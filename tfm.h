@@ -4600,7 +4600,7 @@ static void tfm__attend(tfm__pass *p, float *y, const float *x) {
     tfm__attention_args(p, cache, &job.a);
     job.a.out = mixed;
     job.a.q = q;
-    /* A token's heads stay together, unless there are too few tokens for all threads. */
+    /* A token's heads stay together, unless a thread would have fewer than four tokens. */
     const int64_t items = p->n * b->n_heads, share = tfm__quotient(items - 1, p->w.n_threads) + 1;
     job.each = share < 4 * b->n_heads ? share : b->n_heads;
     const int64_t work = 4 * seen * b->head_dim * job.each;
@@ -4930,6 +4930,7 @@ static void tfm__experts_matmul(tfm__experts_job *j) {
             if (tfm__wants_q8(v->p, &w)) j->q8 = tfm__quantize(v->p, j->x, j->cols, v->rows);
         }
     tfm__for(&v->p->w, v->rows * j->count * ((j->out + 15) / 16), 16 * j->cols, tfm__experts_part, j);
+    v->p->q8_of = NULL;
 }
 
 /* Columns [first, last) of the wave's outputs are added to the tokens' sums, row after row. */
@@ -5066,7 +5067,8 @@ static void tfm__run_branch(tfm__pass *p, const tfm__branch *br, float *y, const
     float *xn = tfm__floats(p->s, p->s->at.xn);
     const float *in = x;
     if (place == TFM_PLACE_PRE || place == TFM_PLACE_SANDWICH) {
-        tfm__block_norm(p, xn, x, br->norm, br->norm_b, br->reader);
+        const int experts = br->reader == TFM_ROLE_UP && p->b->ffn_kind == TFM_FFN_EXPERTS;
+        tfm__block_norm(p, xn, x, br->norm, br->norm_b, experts ? TFM_ROLE_ROUTER : br->reader);
         tfm__trace(p, br->norm_name, xn, p->c->d_model);
         in = xn;
     }
