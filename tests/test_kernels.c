@@ -928,8 +928,9 @@ static void check_attention(const tfm_kernels *k, const attention_case *c, const
     attention_reference(ref, c, &a, row);
     k->attention(&a, 0, items);
     const double e = error_of(out, ref, (int)(items * hd), 4);
-    /* a score is one chain of head_dim sums, which in float32 lose two or three times what 16 short ones would */
-    check(e <= 1.5e-6, "%s: attention kv %d, %d/%d heads of %d, pos %d, window %d%s, mask %d by %d, part %d: off by %g",
+    /* a score is one chain of head_dim sums, which loses more the longer it is */
+    check(e <= (hd <= 33 ? 4e-7 : hd <= 128 ? 8e-7 : 1.5e-6),
+          "%s: attention kv %d, %d/%d heads of %d, pos %d, window %d%s, mask %d by %d, part %d: off by %g",
           k->name, c->kv_type, c->n_heads, c->n_kv_heads, c->head_dim, (int)c->pos, (int)c->window,
           slopes ? ", with slopes" : "", m->mask, m->stride, m->part, e);
     a.out = cut;
