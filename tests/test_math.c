@@ -12,6 +12,7 @@
 #include <math.h>
 
 #include "test.h"
+#include "tiny.h"
 
 enum { STEP = 40009 }; /* between the bit patterns of the floats that are tried: 107 thousand of them */
 
@@ -115,17 +116,12 @@ static void test_logarithms(void) {
  * bits, and the grain as large as its type allows. */
 static void count_items(void *ctx, int64_t first, int64_t last) { *(int64_t *)ctx += last - first; }
 
-static void in_turn(void *user, void (*fn)(void *arg, int index), void *arg, int n) {
-    (void)user;
-    for (int i = 0; i < n; i++) fn(arg, i);
-}
-
 static void test_costs(void) {
     static const int64_t costs[] = { 1, 65535, 0x80000002, (int64_t)1 << 32, ((int64_t)1 << 40) + 1 };
     tfm__workers w;
     memset(&w, 0, sizeof w);
     w.n_threads = 3;
-    w.parallel.run = in_turn; /* else OpenMP, where the tests are built with it */
+    w.parallel.run = tiny_backwards; /* else OpenMP, where the tests are built with it */
     for (size_t i = 0; i < sizeof costs / sizeof costs[0]; i++)
         for (w.grain = 1; w.grain > 0; w.grain = w.grain == 1 ? INT32_MAX : 0) {
             int64_t n = 0;
